@@ -1,0 +1,40 @@
+# Two commands do everything: `make demo` and `make test`. Both make a virtual environment in .venv first.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+WORKERS ?= auto
+
+.PHONY: demo test lint types pytest gl install clean
+
+demo: $(VENV)/.installed
+	$(BIN)/plan2explore look walker
+
+test: $(VENV)/.installed gl lint types pytest
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+
+types: $(VENV)/.installed
+	$(BIN)/mypy
+
+pytest: $(VENV)/.installed
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+# The parity tests compare the ray-caster with OpenGL. Only root can add the library; without it stored pictures do.
+gl:
+	@sh scripts/install-gl
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "plan2explore needs Python 3.11 or newer, but $(PYTHON) is `$(PYTHON) -V 2>&1`: try make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+	  { echo "$(PYTHON) cannot make virtual environments: install its venv package (Debian: python3-venv)"; exit 1; }
+	@echo "Installing into $(VENV) (a minute or two) ..."
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache

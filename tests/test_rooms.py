@@ -1,0 +1,58 @@
+"""The rooms of the house stay apart: data goes round one way, `agent` knows nothing else, nobody imports `cli`."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import plan2explore
+
+ROOT = Path(plan2explore.__file__).parent
+MAY_IMPORT = {
+    "config": set(),
+    "envs": {"config"},
+    "agent": {"config"},
+    "memory": {"config", "envs"},
+    "bench": {"config", "envs", "memory", "agent"},
+    "report": {"config", "envs", "memory"},
+    "cli": {"config", "envs", "memory", "agent", "bench", "report"},
+    "doctor": {"config", "envs", "bench"},
+    "__init__": {"envs", "memory"},
+    "__main__": {"cli"},
+}
+MODULES = sorted(ROOT.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def rooms_imported(path: Path) -> set[str]:
+    """First names below `plan2explore` that a file imports, relative and lazy imports included."""
+    package = ("plan2explore", *path.relative_to(ROOT).parts[:-1])
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            origin = ".".join([*base, *([node.module] if node.module else [])])
+            names |= {f"{origin}.{alias.name}" for alias in node.names}
+    inside = (name.split(".") for name in names)
+    return {parts[1] for parts in inside if parts[0] == "plan2explore" and len(parts) > 1} - {"__version__"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_room_imports_only_its_neighbours(path):
+    room = room_of(path)
+    assert room in MAY_IMPORT, f"{room} is a new room: say in MAY_IMPORT what it may import"
+    forbidden = rooms_imported(path) - MAY_IMPORT[room] - {room}
+    assert not forbidden, f"{path.relative_to(ROOT)} imports {sorted(forbidden)}"
+
+
+def test_the_check_sees_relative_and_absolute_imports(tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    (tmp_path / "agent").mkdir()
+    file = tmp_path / "agent" / "x.py"
+    file.write_text("from ..envs import make\nimport plan2explore.memory.disk\ndef f():\n    from plan2explore import cli\n")
+    assert rooms_imported(file) == {"envs", "memory", "cli"}
