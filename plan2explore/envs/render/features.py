@@ -1,0 +1,95 @@
+"""What a model may ask for that the ray-caster cannot draw: found before the first picture, never drawn wrongly."""
+
+from collections.abc import Iterator
+
+import mujoco
+import numpy as np
+
+from .scene import DIRECTIONAL_LIGHT, SAMPLES, SPOT_LIGHT
+from .shapes import BOX, PLANE, SUPPORTED
+from .textures import CUBE, FLAT
+
+RGB_ROLE = int(mujoco.mjtTextureRole.mjTEXROLE_RGB)
+PERSPECTIVE = int(mujoco.mjtProjection.mjPROJ_PERSPECTIVE) if hasattr(mujoco, "mjtProjection") else 0
+SRGB = int(mujoco.mjtColorSpace.mjCOLORSPACE_SRGB)
+RGB_CHANNELS = 3
+SHAPE_NAMES = {
+    int(mujoco.mjtGeom.mjGEOM_HFIELD): "height field",
+    int(mujoco.mjtGeom.mjGEOM_MESH): "mesh",
+    int(mujoco.mjtGeom.mjGEOM_SDF): "signed distance field",
+}
+
+
+def shape_name(kind: int) -> str:
+    """A shape in words."""
+    return SHAPE_NAMES.get(kind) or mujoco.mjtGeom(kind).name.removeprefix("mjGEOM_").lower()
+
+
+def visible_geoms(model: mujoco.MjModel) -> np.ndarray:
+    """Geoms of the groups that MuJoCo draws by default."""
+    drawn = mujoco.MjvOption().geomgroup
+    return np.flatnonzero(drawn[np.clip(model.geom_group, 0, len(drawn) - 1)])
+
+
+def texture_features(model: mujoco.MjModel, kind: int, material: int) -> Iterator[str]:
+    """What is unsupported in the look of a shape with a material."""
+    if material < 0:
+        return
+    if kind == BOX and model.mat_reflectance[material] > 0:
+        yield "reflecting box"
+    texture = model.mat_texid[material][RGB_ROLE]
+    if texture < 0:
+        return
+    form = model.tex_type[texture]
+    if form == FLAT and kind != PLANE:
+        yield "2D texture on a shape that is not a plane"
+    if form == CUBE and kind == PLANE:
+        yield "cube texture on a plane"
+    if form == FLAT and model.tex_colorspace[texture] == SRGB:
+        yield "sRGB texture"
+    if model.tex_nchannel[texture] != RGB_CHANNELS:
+        yield f"texture with {model.tex_nchannel[texture]} channels"
+
+
+def geom_features(model: mujoco.MjModel) -> Iterator[str]:
+    """What is unsupported among geoms and sites."""
+    for g in visible_geoms(model):
+        kind = int(model.geom_type[g])
+        if kind not in SUPPORTED:
+            yield shape_name(kind)
+        elif kind == PLANE and min(model.geom_size[g, :2]) <= 0:
+            yield "infinite plane"
+        yield from texture_features(model, kind, model.geom_matid[g])
+    for site in range(model.nsite):
+        yield from texture_features(model, int(model.site_type[site]), model.site_matid[site])
+    for tendon in range(model.ntendon):
+        yield from texture_features(model, int(mujoco.mjtGeom.mjGEOM_CAPSULE), model.tendon_matid[tendon])
+
+
+def camera_features(model: mujoco.MjModel, camera: int) -> Iterator[str]:
+    """What is unsupported about a camera."""
+    projection = model.cam_projection if hasattr(model, "cam_projection") else model.cam_orthographic
+    if projection[camera] != PERSPECTIVE:
+        yield "orthographic camera"
+    if np.any(model.cam_sensorsize[camera]):
+        yield "camera with a sensor size"
+
+
+def found_features(model: mujoco.MjModel, camera: int) -> Iterator[str]:
+    """Every unsupported feature, as often as it occurs."""
+    yield from geom_features(model)
+    yield from camera_features(model, camera)
+    if model.nskin:
+        yield "skin"
+    if model.nflex:
+        yield "flex"
+    for light in np.flatnonzero(model.light_active):
+        if model.light_type[light] not in (SPOT_LIGHT, DIRECTIONAL_LIGHT):
+            yield "light that is neither a spot nor directional"
+    if model.vis.quality.offsamples != SAMPLES:
+        yield f"{model.vis.quality.offsamples} samples a pixel (only {SAMPLES} are)"
+
+
+def unsupported_features(model: mujoco.MjModel, camera: int = 0) -> list[str]:
+    """Names of what the ray-caster cannot draw of a model through one of its cameras; empty when it can draw all."""
+    return sorted(set(found_features(model, camera)))

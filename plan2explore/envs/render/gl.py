@@ -1,0 +1,136 @@
+"""MuJoCo's own OpenGL renderer, on EGL or OSMesa, whichever works here.
+
+OpenGL that is missing or broken may end a process, so each backend is first tried in a process of its own.
+"""
+
+import functools
+import importlib
+import os
+import subprocess
+import sys
+
+import mujoco
+import numpy as np
+
+from .mujoco_scene import SceneSource
+
+BACKENDS = ("egl", "osmesa")
+PROBE_SECONDS = 60
+HOW_TO_GET_GL = "Debian: apt-get install libosmesa6, or libegl1 and a driver such as libgl1-mesa-dri"
+
+# Draws one small picture; the exit code says whether that worked.
+PROBE = """
+import importlib, sys
+import mujoco
+import numpy as np
+context = importlib.import_module("mujoco." + sys.argv[1]).GLContext(8, 8)
+context.make_current()
+model = mujoco.MjModel.from_xml_string("<mujoco><worldbody><geom size='1'/></worldbody></mujoco>")
+data = mujoco.MjData(model)
+mujoco.mj_forward(model, data)
+scene = mujoco.MjvScene(model, 10)
+mujoco.mjv_updateScene(model, data, mujoco.MjvOption(), None, mujoco.MjvCamera(), mujoco.mjtCatBit.mjCAT_ALL, scene)
+drawing = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
+mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, drawing)
+mujoco.mjr_render(mujoco.MjrRect(0, 0, 8, 8), scene, drawing)
+mujoco.mjr_readPixels(np.zeros((8, 8, 3), np.uint8), None, mujoco.MjrRect(0, 0, 8, 8), drawing)
+print("drawn")
+"""
+
+
+class GLUnavailableError(RuntimeError):
+    """No OpenGL that MuJoCo could draw with."""
+
+
+@functools.cache
+def works(backend: str) -> bool:
+    """Whether MuJoCo can draw with a backend, tried once in another process."""
+    environment = {**os.environ, "MUJOCO_GL": backend, "PYOPENGL_PLATFORM": backend}
+    try:
+        probe = subprocess.run(
+            [sys.executable, "-c", PROBE, backend],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PROBE_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return probe.returncode == 0 and "drawn" in probe.stdout
+
+
+def available_backends() -> list[str]:
+    """The OpenGL backends that work on this machine."""
+    return [backend for backend in BACKENDS if works(backend)]
+
+
+def wanted_backends() -> tuple[str, ...]:
+    """Backends that this process may use: a process can use only one, which the user or an earlier import has chosen."""
+    for variable in ("PYOPENGL_PLATFORM", "MUJOCO_GL"):
+        chosen = os.environ.get(variable, "").lower()
+        if chosen in BACKENDS:
+            return (chosen,)
+    return BACKENDS
+
+
+def choose_backend() -> str:
+    """The first backend that this process may use and that works."""
+    for backend in wanted_backends():
+        if works(backend):
+            return backend
+    tried = " and ".join(wanted_backends())
+    raise GLUnavailableError(f"OpenGL does not work here (tried {tried}). {HOW_TO_GET_GL}.")
+
+
+class GLRenderer:
+    """Draws one camera of one model with OpenGL: the pictures of dm_control's `physics.render`."""
+
+    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, camera: int, size: int):
+        backend = choose_backend()
+        self.name = f"gl-{backend}"
+        self._model = model
+        self._source = SceneSource(model, data, camera)
+        self._context = importlib.import_module(f"mujoco.{backend}").GLContext(size, size)
+        self._context.make_current()
+        self._drawing = make_drawing_context(model, size)
+        self._rectangle = mujoco.MjrRect(0, 0, size, size)
+        self._bottom_up = np.empty((size, size, 3), np.uint8)
+        self._terrain = model.hfield_data.copy()
+
+    def render(self, out: np.ndarray | None = None) -> np.ndarray:
+        """The present picture, uint8 (size, size, 3), drawn into `out` when that is given."""
+        if out is None:
+            out = np.empty_like(self._bottom_up)
+        self._context.make_current()
+        self._upload_terrain()
+        mujoco.mjr_render(self._rectangle, self._source.update(), self._drawing)
+        mujoco.mjr_readPixels(self._bottom_up, None, self._rectangle, self._drawing)
+        out[:] = self._bottom_up[::-1]
+        return out
+
+    def _upload_terrain(self) -> None:
+        """OpenGL holds a copy of height fields, which a task may change at the start of an episode."""
+        if not np.array_equal(self._terrain, self._model.hfield_data):
+            self._terrain[:] = self._model.hfield_data
+            for field in range(self._model.nhfield):
+                mujoco.mjr_uploadHField(self._model, self._drawing, field)
+
+    def close(self) -> None:
+        """Gives the OpenGL contexts back; the renderer cannot draw afterwards."""
+        if self._context is not None:
+            self._context.make_current()
+            self._drawing.free()
+            self._context.free()
+            self._context = None
+
+
+def make_drawing_context(model: mujoco.MjModel, size: int) -> mujoco.MjrContext:
+    """MuJoCo's renderer in the current OpenGL context, with room for pictures of a size."""
+    room = model.vis.global_
+    kept = room.offwidth, room.offheight
+    room.offwidth, room.offheight = max(kept[0], size), max(kept[1], size)
+    drawing = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150)
+    room.offwidth, room.offheight = kept
+    mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, drawing)
+    return drawing

@@ -1,0 +1,125 @@
+"""What every compiled function here shares: the compiler's settings and vectors of three numbers as tuples.
+
+Matrices are arrays, vectors are tuples: tuples live in registers and need no memory, so small functions cost nothing.
+A *row* is one line of a table (of geoms, of lights); its columns are named by constants that give the first index.
+"""
+
+import math
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+
+Vector = tuple[float, float, float]
+Table = np.ndarray  # float64, one row an object
+
+
+OPTIONS: dict[str, Any] = {"fastmath": True, "nogil": True, "error_model": "numpy"}
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Compiles a function of numbers and arrays that only compiled functions call: it has no way in from Python."""
+    return numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(function)
+
+
+def entry(function: Callable[..., Any]) -> Any:
+    """Compiles a function that Python calls, with all that it calls, and keeps the result on disk if it can.
+
+    numba looks at a function's own file and its free variables to tell whether the kept result still holds: a
+    function that calls others needs `sources_digest()` as a free variable.
+    """
+    try:
+        return numba.njit(cache=True, **OPTIONS)(function)
+    except (
+        RuntimeError
+    ):  # neither the package's folder nor the user's cache folder can be written: compile each time
+        return numba.njit(**OPTIONS)(function)
+
+
+def sources_digest() -> int:
+    """A number that changes with any source file of this renderer."""
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    return zlib.crc32(b"".join(path.read_bytes() for path in sources))
+
+
+@compiled
+def vector(table: Table, row: int, column: int) -> Vector:
+    """The three numbers of a table's row that start at a column."""
+    return table[row, column], table[row, column + 1], table[row, column + 2]
+
+
+@compiled
+def store(table: Table, row: int, column: int, value: Vector) -> None:
+    """Writes three numbers into a table's row from a column on."""
+    table[row, column], table[row, column + 1], table[row, column + 2] = value
+
+
+@compiled
+def add(a: Vector, b: Vector) -> Vector:
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2]
+
+
+@compiled
+def subtract(a: Vector, b: Vector) -> Vector:
+    return a[0] - b[0], a[1] - b[1], a[2] - b[2]
+
+
+@compiled
+def multiply(a: Vector, b: Vector) -> Vector:
+    """Product of each pair of components."""
+    return a[0] * b[0], a[1] * b[1], a[2] * b[2]
+
+
+@compiled
+def scale(a: Vector, factor: float) -> Vector:
+    return a[0] * factor, a[1] * factor, a[2] * factor
+
+
+@compiled
+def along(origin: Vector, distance: float, direction: Vector) -> Vector:
+    """The point at a distance along a ray."""
+    return (
+        origin[0] + distance * direction[0],
+        origin[1] + distance * direction[1],
+        origin[2] + distance * direction[2],
+    )
+
+
+@compiled
+def dot(a: Vector, b: Vector) -> float:
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
+@compiled
+def cross(a: Vector, b: Vector) -> Vector:
+    return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
+
+
+@compiled
+def normalized(a: Vector) -> Vector:
+    """The vector at length 1; zero stays zero."""
+    return scale(a, 1.0 / math.sqrt(dot(a, a) + 1e-30))
+
+
+@compiled
+def clamped(a: Vector) -> Vector:
+    """A colour as the frame buffer keeps it: no component above 1."""
+    return min(a[0], 1.0), min(a[1], 1.0), min(a[2], 1.0)
+
+
+@compiled
+def power(base: float, exponent: float) -> float:
+    """base ** exponent for 0 <= base, quick for the whole exponents that materials and lights have."""
+    whole = int(exponent)
+    if whole != exponent:
+        return math.exp(exponent * math.log(max(base, 1e-30)))
+    result = 1.0
+    while whole > 0:
+        if whole & 1:
+            result *= base
+        base *= base
+        whole >>= 1
+    return result
