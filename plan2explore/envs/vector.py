@@ -1,0 +1,326 @@
+"""Many environments at once: worker processes that step batches of them through one block of shared memory.
+
+The workers' side, the memory and the messages are in `worker.py`. Workers are plain subprocesses instead of
+`multiprocessing` ones, for four reasons:
+- a fresh interpreter inherits neither JAX's threads (forking them can deadlock) nor its memory;
+- the user's script is not imported again, so it needs no `if __name__ == "__main__"` guard;
+- the socket tells both sides of the other's death: no heartbeat, no helper process that tracks resources;
+- the memory is an anonymous file handed down as a descriptor. It has no name in /dev/shm to leak, is not
+  limited by /dev/shm's size (64 MB in many containers), and vanishes with its last process however that ends.
+"""
+
+import contextlib
+import itertools
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+
+from .worker import (
+    DONE,
+    FAILED,
+    GRACE,
+    RESET,
+    STEP,
+    HungUp,
+    Job,
+    Spec,
+    anonymous_file,
+    common_spec,
+    map_arrays,
+    receive_bytes,
+    receive_content,
+    send_message,
+)
+
+log = logging.getLogger("plan2explore.envs")
+
+DEATHS_IN_A_ROW = 3  # a worker that dies this often without finishing one step would do so for ever
+ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "NUMBA")}
+BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
+    "from plan2explore.envs.worker import serve; serve(*map(int, sys.argv[2:]))"
+)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What all environments returned, a row each; views of the shared memory, valid until the next `send`.
+
+    `first` marks the first observation of an episode: reward 0, not ended, the action before it was ignored.
+    `lost` marks those first observations that came in place of a step because the worker died: drop the
+    episode before. `state` has a row per repeated physics step; unused rows, all but one at `first`, are NaN.
+    `drawn` is what the task drew into the model for the current episode, and stays until its end.
+    """
+
+    image: np.ndarray  # uint8 (count, size, size, 3)
+    proprio: np.ndarray  # float32 (count, P)
+    reward: np.ndarray  # float64 (count,)
+    terminated: np.ndarray  # bool (count,)
+    truncated: np.ndarray  # bool (count,)
+    first: np.ndarray  # bool (count,)
+    env_steps: np.ndarray  # int64 (count,), since the episode's start
+    state: np.ndarray  # float64 (count, action_repeat, S)
+    drawn: np.ndarray  # float64 (count, D)
+    lost: np.ndarray  # bool (count,)
+
+
+class WorkerError(RuntimeError):
+    """An environment raised an exception in its worker, or a worker cannot be kept alive."""
+
+
+class Worker:
+    """The parent's end of one worker process, which starts at once."""
+
+    process: subprocess.Popen[bytes]
+    channel: socket.socket
+
+    def __init__(self, number: int, job: Job, memory: int) -> None:
+        self.number, self.job, self.memory = number, job, memory
+        self.deaths = 0  # since it last finished a step
+        self.start()
+
+    def start(self) -> None:
+        """Starts the process and tells it its job."""
+        self.channel, theirs = socket.socketpair()
+        path = json.dumps([str(place) for place in sys.path])
+        numbers = [str(number) for number in (theirs.fileno(), self.memory, os.getpid())]
+        # The child inherits the mask: no Ctrl-C can hit it between its start and its own call to ignore it.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", BOOT, path, *numbers],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno(), self.memory],
+                env={**os.environ, **ONE_THREAD},
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            theirs.close()
+        with contextlib.suppress(ConnectionError):  # `hear` will find out
+            send_message(self.channel, DONE, self.job)
+
+    def tell(self, command: bytes) -> None:
+        with contextlib.suppress(ConnectionError):  # `hear` will find out
+            self.channel.sendall(command)
+
+    def hear(self) -> None:
+        """Waits for an answer; HungUp if the worker has died, WorkerError if an environment failed."""
+        if receive_bytes(self.channel, 1) == FAILED:
+            index, text = receive_content(self.channel)
+            who = f"Worker {self.number}" if index is None else f"Environment {index} (worker {self.number})"
+            raise WorkerError(f"{who} failed: {text.strip().splitlines()[-1]}\nIn the worker:\n{text}")
+
+    def hear_spec(self) -> Spec:
+        """Waits for the Spec that a worker sends when it is ready."""
+        self.hear()
+        return receive_content(self.channel)
+
+    def hang_up(self) -> None:
+        """Closes the socket, which the worker takes as the sign to end."""
+        self.channel.close()
+
+    def end(self) -> int:
+        """Hangs up and waits for the process to end, not patiently; its return code."""
+        self.hang_up()
+        try:
+            return self.process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+    def __str__(self) -> str:
+        rows = self.job.indices
+        return f"Worker {self.number} (process {self.process.pid}, environments {rows[0]} to {rows[-1]})"
+
+
+def end_all(workers: list[Worker], memory: int) -> None:
+    """Ends every worker; hangs up on all before it waits for the first."""
+    for worker in workers:
+        worker.hang_up()
+    for worker in workers:
+        worker.end()
+    os.close(memory)
+
+
+def how_it_ended(code: int) -> str:
+    """A process's return code in words."""
+    if code < 0:
+        return f"was ended by signal {-code} ({signal.strsignal(-code)})"
+    return f"ended with exit code {code}"
+
+
+class VectorEnv:
+    """`count` environments in `workers` processes, stepped together.
+
+    `name_or_make` is a name for `plan2explore.make`, or any function that returns such an environment
+    (functions of the running script, lambdas and closures too); `make_options` are passed on to it.
+
+    - The step after an episode's end ignores the action and returns the first observation of the next
+      episode, marked `first` (Gymnasium's next-step mode): a batch always has a row per environment, and no
+      observation is left out.
+    - Environment i's k-th episode is reset with `episode_seed(seed, i, k)`: the same seed and actions give
+      the same episodes, bit by bit, whatever the number of workers.
+    - A batch's arrays are read-only views of the shared memory: copy what must outlive the next `send`.
+    - `step` is `send` and `receive`; what is done between the two runs while the environments step.
+    - A worker that dies is started again with fresh episodes, marked `lost`; the others do not notice. An
+      exception in an environment, or Ctrl-C while waiting, closes everything and is raised here.
+    """
+
+    def __init__(
+        self,
+        name_or_make: str | Callable[..., Any],
+        count: int,
+        workers: int | None = None,
+        seed: int = 0,
+        **make_options: Any,
+    ) -> None:
+        if workers is None:
+            workers = min(count, len(os.sched_getaffinity(0)))
+        if not 1 <= workers <= count:
+            raise ValueError(f"{workers} workers for {count} environments: each needs at least one.")
+        self.count = count
+        self._in_flight = False
+        self._started = False
+        memory = anonymous_file()
+        bounds = [count * number // workers for number in range(workers + 1)]
+        self._workers: list[Worker] = []
+        self._close = weakref.finalize(self, end_all, self._workers, memory)  # also at the interpreter's exit
+        with self._closed_on_error():
+            for number, (start, stop) in enumerate(itertools.pairwise(bounds)):
+                job = Job(name_or_make, make_options, range(start, stop), count, seed)
+                self._workers.append(Worker(number, job, memory))
+            self.spec = common_spec([self._greet(worker) for worker in self._workers])
+            self._arrays = map_arrays(memory, self.spec, count)
+        self._batch = Batch(**{field.name: read_only(self._arrays[field.name]) for field in fields(Batch)})
+
+    @property
+    def observation_space(self) -> Any:
+        """Space of one environment's observations."""
+        return self.spec.observation_space
+
+    @property
+    def action_space(self) -> Any:
+        """Space of one environment's actions."""
+        return self.spec.action_space
+
+    @property
+    def processes(self) -> list[int]:
+        """Process numbers of the workers."""
+        return [worker.process.pid for worker in self._workers]
+
+    def reset(self) -> Batch:
+        """Starts a new episode in every environment."""
+        self._check_idle()
+        self._command(RESET)
+        return self.receive()
+
+    def step(self, actions: Any) -> Batch:
+        """Steps every environment with its row of `actions`, (count, A)."""
+        self.send(actions)
+        return self.receive()
+
+    def send(self, actions: Any) -> None:
+        """Starts a step; the last batch is overwritten from now on."""
+        actions, expected = np.asarray(actions, np.float32), self._arrays["action"].shape
+        if actions.shape != expected:
+            raise ValueError(f"Actions of shape {actions.shape} were given; expected {expected}.")
+        if not self._started:
+            raise RuntimeError("Call reset() once before the first step.")
+        self._check_idle()
+        self._arrays["action"][:] = actions
+        self._command(STEP)
+
+    def receive(self) -> Batch:
+        """Waits for the step that `send` started."""
+        if not self._in_flight:
+            raise RuntimeError("There is nothing to receive: call send(actions) first.")
+        with self._closed_on_error():
+            for worker in self._workers:
+                try:
+                    worker.hear()
+                    worker.deaths = 0
+                except HungUp:
+                    self._revive(worker)
+        self._in_flight = False
+        return self._batch
+
+    def close(self) -> None:
+        """Ends the workers. Batches that were handed out stay readable."""
+        self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check_idle(self) -> None:
+        if not self._close.alive:
+            raise RuntimeError("This VectorEnv is closed: make a new one.")
+        if self._in_flight:
+            raise RuntimeError("A step is under way: call receive() before the next send() or reset().")
+
+    def _command(self, command: bytes) -> None:
+        self._in_flight = self._started = True
+        with self._closed_on_error():
+            for worker in self._workers:
+                worker.tell(command)
+
+    @contextlib.contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:  # Ctrl-C too: answers may have been half read
+            self.close()
+            raise
+
+    def _greet(self, worker: Worker) -> Spec:
+        """Waits until a worker has built its environments, however often it must be started for that."""
+        while True:
+            try:
+                return worker.hear_spec()
+            except HungUp:
+                self._restart(worker)
+
+    def _restart(self, worker: Worker) -> None:
+        """Starts a dead worker again, unless that has become pointless."""
+        dead, code = str(worker), worker.end()
+        worker.deaths += 1
+        if worker.deaths == DEATHS_IN_A_ROW:
+            raise WorkerError(
+                f"{dead} {how_it_ended(code)}, after {worker.deaths - 1} others in its place that did not "
+                "finish a step either. Step one such environment by itself, without VectorEnv, to see why."
+            )
+        fate = "it is started again, the episodes of its environments are dropped, the rest go on"
+        log.warning("%s %s: %s.", dead, how_it_ended(code), fate)
+        worker.start()
+
+    def _revive(self, worker: Worker) -> None:
+        """Replaces a worker that died, with fresh episodes in its rows of the batch."""
+        while True:
+            self._restart(worker)
+            try:
+                worker.hear_spec()
+                worker.tell(RESET)
+                worker.hear()
+                break
+            except HungUp:
+                continue
+        self._arrays["lost"][worker.job.indices] = True
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """A view that cannot be written."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,293 @@
+"""A worker process of `VectorEnv`: its environments, and the memory and messages it shares with its parent.
+
+The parent writes actions into the shared block and one byte to each worker's socket; a worker steps its
+environments, whose pictures are drawn straight into the block, and answers with one byte. Nobody spins, and
+nothing is pickled between the start and an error.
+"""
+
+import contextlib
+import math
+import mmap
+import os
+import pickle
+import select
+import signal
+import socket
+import struct
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+import cloudpickle
+import numpy as np
+
+STEP, RESET = b"s", b"r"  # the parent's commands
+DONE, FAILED = b"d", b"f"  # a worker's answers
+GRACE = 2.0  # seconds that a worker has to close its environments before it is killed
+
+
+class HungUp(Exception):
+    """The process at the other end of a socket has closed it, usually by ending."""
+
+
+def episode_seed(seed: int, environment: int, episode: int) -> int:
+    """Seed of an environment's episode; depends on nothing else, so the number of workers cannot matter."""
+    return int(np.random.SeedSequence(seed, spawn_key=(environment, episode)).generate_state(1)[0])
+
+
+# ---- shared memory ----
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Spaces and sizes of one environment: what is needed to lay out the shared memory."""
+
+    observation_space: Any
+    action_space: Any
+    action_repeat: int
+    state_size: int
+    drawn_size: int
+
+    @classmethod
+    def of(cls, env: Any) -> Self:
+        world = env.unwrapped
+        return cls(
+            env.observation_space, env.action_space, world.action_repeat, world.state_size, world.drawn_size
+        )
+
+    def arrays(self) -> dict[str, tuple[tuple[int, ...], type]]:
+        """Shape and type of one environment's row of each shared array."""
+        return {
+            "action": (self.action_space.shape, np.float32),
+            "image": (self.observation_space["image"].shape, np.uint8),
+            "proprio": (self.observation_space["proprio"].shape, np.float32),
+            "reward": ((), np.float64),
+            "terminated": ((), np.bool_),
+            "truncated": ((), np.bool_),
+            "first": ((), np.bool_),
+            "env_steps": ((), np.int64),
+            "state": ((self.action_repeat, self.state_size), np.float64),
+            "drawn": ((self.drawn_size,), np.float64),
+            "lost": ((), np.bool_),
+            "episodes": ((), np.int64),  # started so far; kept here so that it outlives a worker
+        }
+
+
+def common_spec(specs: list[Spec]) -> Spec:
+    """The one Spec that all environments have."""
+    for spec in specs[1:]:
+        if spec != specs[0]:
+            raise ValueError(f"Environments must have the same spaces and sizes; got {specs[0]} and {spec}.")
+    return specs[0]
+
+
+def anonymous_file() -> int:
+    """Descriptor of memory without a name: freed by the system with the last process that holds it."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("plan2explore")
+    with tempfile.TemporaryFile() as file:  # systems without memfd: a file that is deleted while open
+        return os.dup(file.fileno())
+
+
+def map_arrays(memory: int, spec: Spec, count: int) -> dict[str, np.ndarray]:
+    """The shared arrays of `count` environments in the file `memory`, which grows if it is too small."""
+    places, end = {}, 0
+    for name, (shape, dtype) in spec.arrays().items():
+        places[name] = end
+        length = count * math.prod(shape) * np.dtype(dtype).itemsize
+        end += -(-length // 64) * 64  # start each array on a cache line of its own
+    if os.fstat(memory).st_size < end:
+        os.ftruncate(memory, end)
+    block = mmap.mmap(memory, end)
+    return {
+        name: np.frombuffer(block, dtype, count * math.prod(shape), places[name]).reshape(count, *shape)
+        for name, (shape, dtype) in spec.arrays().items()
+    }
+
+
+# ---- messages: one byte in the usual case, a length and a pickle otherwise ----
+
+
+def send_message(channel: socket.socket, kind: bytes, content: Any) -> None:
+    """One byte that says what it is, then a pickle."""
+    body = cloudpickle.dumps(content)
+    channel.sendall(kind + struct.pack("<Q", len(body)) + body)
+
+
+def receive_bytes(channel: socket.socket, length: int) -> bytes:
+    """Exactly `length` bytes, or HungUp."""
+    parts = []
+    while length:
+        try:
+            part = channel.recv(min(length, 1 << 20))
+        except ConnectionError:
+            part = b""
+        if not part:
+            raise HungUp
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)
+
+
+def receive_content(channel: socket.socket) -> Any:
+    """The pickle that follows a message's first byte."""
+    (length,) = struct.unpack("<Q", receive_bytes(channel, 8))
+    return pickle.loads(receive_bytes(channel, length))
+
+
+# ---- in the worker ----
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker is told at its start."""
+
+    name_or_make: str | Callable[..., Any]
+    options: dict[str, Any]
+    indices: range
+    count: int
+    seed: int
+
+
+class Share:
+    """The environments of one worker and their rows of the shared arrays."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.envs: dict[int, Any] = {}
+        self.ended: set[int] = set()
+        self.arrays: dict[str, np.ndarray] = {}
+        self.current: int | None = None  # the environment at work, for the message if it fails
+
+    def build(self) -> Spec:
+        """Makes the environments; their common Spec."""
+        make = self.job.name_or_make
+        options = self.job.options
+        if isinstance(make, str):
+            from . import make as make_by_name
+
+            make, options = make_by_name, {"name": make, **options}
+        specs = []
+        for index in self.job.indices:
+            self.current = index
+            self.envs[index] = make(**options)
+            specs.append(Spec.of(self.envs[index]))
+        return common_spec(specs)
+
+    def attach(self, memory: int, spec: Spec) -> None:
+        """Maps the shared arrays and lets each environment draw straight into its row of them."""
+        self.arrays = map_arrays(memory, spec, self.job.count)
+        for index, env in self.envs.items():
+            env.unwrapped.image_buffer = self.arrays["image"][index]
+
+    def obey(self, command: bytes) -> None:
+        """Steps or resets every environment; where an episode ended at the last step, a step is a reset."""
+        for index in self.job.indices:
+            self.current = index
+            self.arrays["lost"][index] = False
+            if command == RESET or index in self.ended:
+                self.reset(index)
+            else:
+                self.step(index)
+
+    def reset(self, index: int) -> None:
+        arrays = self.arrays
+        episode = int(arrays["episodes"][index])
+        arrays["episodes"][index] = episode + 1  # before the reset: one that kills the worker is not repeated
+        self.ended.discard(index)
+        observation, info = self.envs[index].reset(seed=episode_seed(self.job.seed, index, episode))
+        arrays["drawn"][index] = info["drawn"]
+        self.write(index, observation, info, first=True)
+
+    def step(self, index: int) -> None:
+        action = self.arrays["action"][index].copy()  # the environment may keep or change it
+        observation, reward, terminated, truncated, info = self.envs[index].step(action)
+        if terminated or truncated:
+            self.ended.add(index)
+        self.write(index, observation, info, float(reward), terminated, truncated)
+
+    def write(
+        self,
+        index: int,
+        observation: dict[str, np.ndarray],
+        info: dict[str, Any],
+        reward: float = 0.0,
+        terminated: bool = False,
+        truncated: bool = False,
+        first: bool = False,
+    ) -> None:
+        arrays = self.arrays
+        if observation["image"] is not self.envs[index].unwrapped.image_buffer:  # a wrapper's own picture
+            arrays["image"][index] = observation["image"]
+        arrays["proprio"][index] = observation["proprio"]
+        arrays["env_steps"][index] = info["env_steps"]
+        state = info["state"]
+        arrays["state"][index, : len(state)] = state
+        arrays["state"][index, len(state) :] = np.nan
+        arrays["reward"][index] = reward
+        arrays["terminated"][index] = terminated
+        arrays["truncated"][index] = truncated
+        arrays["first"][index] = first
+
+    def close(self) -> None:
+        for env in self.envs.values():
+            with contextlib.suppress(Exception):  # one that cannot close must not keep the others open
+                env.close()
+
+
+def leave_with_parent(channel: int, parent: int) -> None:
+    """Ends this process soon after its parent closed the socket or died, even if an environment hangs."""
+    poll = select.poll()
+    poll.register(channel, 0)  # reports hang-ups only
+    # A process that the parent forked may hold the socket open after the parent's death: ask for both.
+    while not poll.poll(1000) and os.getppid() == parent:
+        pass
+    time.sleep(GRACE)
+    os._exit(1)
+
+
+@contextlib.contextmanager
+def failures_reported(channel: socket.socket, share: Share | None) -> Iterator[None]:
+    """Sends an exception of the user's code to the parent, and hangs up."""
+    try:
+        yield
+    except HungUp:
+        raise
+    except Exception:
+        send_message(channel, FAILED, (share.current if share else None, traceback.format_exc()))
+        raise HungUp from None
+
+
+def work(channel: socket.socket, memory: int) -> None:
+    """Builds the environments, then steps them once per byte received; ends by HungUp."""
+    receive_bytes(channel, 1)
+    with failures_reported(channel, None):
+        share = Share(receive_content(channel))
+    try:
+        with failures_reported(channel, share):
+            spec = share.build()
+        send_message(channel, DONE, spec)
+        command = receive_bytes(channel, 1)  # comes when the parent has compared Specs and sized the memory
+        share.attach(memory, spec)
+        while True:
+            with failures_reported(channel, share):
+                share.obey(command)
+            channel.sendall(DONE)
+            command = receive_bytes(channel, 1)
+    finally:
+        share.close()
+
+
+def serve(channel: int, memory: int, parent: int) -> None:
+    """A worker's life, from the descriptors that it was given to the end of its parent's interest."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    for descriptor in (channel, memory):
+        os.set_inheritable(descriptor, False)  # or programs started by an environment would keep them open
+    threading.Thread(target=leave_with_parent, args=(channel, parent), daemon=True).start()
+    with contextlib.suppress(HungUp, ConnectionError):
+        work(socket.socket(fileno=channel), memory)

@@ -1,0 +1,414 @@
+"""Many environments at once: the same episodes for any number of workers, nothing left behind by any end."""
+
+import contextlib
+import dataclasses
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from plan2explore.envs import make
+from plan2explore.envs.vector import Batch, VectorEnv, WorkerError
+from plan2explore.envs.worker import RESET, STEP, Job, Share, Spec, anonymous_file, episode_seed, map_arrays
+
+TRICK = 1.0  # a first action of this value makes a FakeWorld do its trick
+
+
+class FakeWorld(gymnasium.Env):
+    """The interface of the suite's worlds without physics: noise that depends on seed and actions."""
+
+    action_repeat, state_size, drawn_size = 2, 4, 1
+    observation_space = gymnasium.spaces.Dict(
+        image=gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8),
+        proprio=gymnasium.spaces.Box(-9, 9, (3,), np.float32),
+    )
+    action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+
+    def __init__(self, trick="none"):
+        self.image_buffer = None
+        self.trick = trick
+
+    def reset(self, *, seed=None, options=None):
+        self.noise = np.random.default_rng(seed)
+        self.left = self.noise.integers(4, 8)
+        self.steps = 0
+        info = {"env_steps": 0, "state": self.noise.normal(size=(1, 4)), "drawn": self.noise.random(1)}
+        return self.observe(0.0), info
+
+    def step(self, action):
+        if action[0] == TRICK:
+            getattr(self, self.trick)()
+        self.left -= 1
+        self.steps += 2
+        state = self.noise.normal(size=(2, 4))
+        info = {"env_steps": self.steps, "state": state}
+        return self.observe(action.sum()), float(state.sum()), self.left == 0, False, info
+
+    def observe(self, shift):
+        image = np.empty((8, 8, 3), np.uint8) if self.image_buffer is None else self.image_buffer
+        image[:] = self.noise.integers(0, 256, image.shape)
+        return {"image": image, "proprio": np.float32(self.noise.random(3) + shift)}
+
+    def none(self):
+        pass
+
+    def die(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def fail(self):
+        raise ValueError("the tyres are flat")
+
+    def sleep(self):
+        time.sleep(0.5)
+
+    def hang(self):
+        time.sleep(60)
+
+
+def actions_of(count, steps, size=2):
+    return np.random.default_rng(7).uniform(-1, 0.9, (steps, count, size)).astype(np.float32)
+
+
+def copy(batch):
+    return {field.name: getattr(batch, field.name).copy() for field in dataclasses.fields(Batch)}
+
+
+def alone(env, index, actions, seed):
+    """What environment `index` must give: the same world stepped by hand, reset with the documented seeds."""
+    rows, episode, ended = [], 0, True
+    for action in [None, *actions[:, index]]:
+        if ended:
+            observation, info = env.reset(seed=episode_seed(seed, index, episode))
+            episode, ended, reward, first, drawn = episode + 1, False, 0.0, True, info["drawn"]
+            terminated = truncated = False
+        else:
+            observation, reward, terminated, truncated, info = env.step(action)
+            ended, first = terminated or truncated, False
+        state = np.full((env.unwrapped.action_repeat, env.unwrapped.state_size), np.nan)
+        state[: len(info["state"])] = info["state"]
+        seen = observation["image"].copy(), observation["proprio"]
+        rows.append((*seen, reward, terminated, truncated, first, info["env_steps"], state, drawn, False))
+    return rows
+
+
+def roll(vector, actions):
+    return [copy(vector.reset()), *(copy(vector.step(action)) for action in actions)]
+
+
+def assert_rows_equal(batches, index, rows):
+    for batch, row in zip(batches, rows, strict=True):
+        for field, expected in zip(dataclasses.fields(Batch), row, strict=True):
+            np.testing.assert_array_equal(batch[field.name][index], expected, f"{field.name} of {index}")
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_any_number_of_workers_gives_the_episodes_of_a_plain_loop(workers):
+    actions = actions_of(count=5, steps=14)
+    with VectorEnv(FakeWorld, count=5, workers=workers, seed=3) as vector:
+        batches = roll(vector, actions)
+    for index in range(5):
+        assert_rows_equal(batches, index, alone(FakeWorld(), index, actions, seed=3))
+    assert sum(batch["first"].sum() for batch in batches) >= 10  # several episodes each
+
+
+def test_worlds_of_the_suite_do_so_too_with_their_pictures():
+    options = {"size": 32, "action_repeat": 100}  # an episode is 10 actions
+    actions = actions_of(count=3, steps=12, size=2)
+    results = []
+    for workers in (1, 2, 3):
+        with VectorEnv("reacher_easy", count=3, workers=workers, seed=1, **options) as vector:
+            results.append(roll(vector, actions))
+            for pid in vector.processes:
+                assert "jaxlib" not in Path(f"/proc/{pid}/maps").read_text()
+    env = make("reacher_easy", **options)
+    rows = [alone(env, index, actions, seed=1) for index in range(3)]
+    for batches in results:
+        for index in range(3):
+            assert_rows_equal(batches, index, rows[index])
+    assert results[0][10]["truncated"].all() and results[0][11]["first"].all()
+
+
+def test_batches_have_the_documented_types_and_cannot_be_written():
+    with VectorEnv(FakeWorld, count=2, workers=1) as vector:
+        batch = vector.reset()
+        assert batch.image.shape == (2, 8, 8, 3) and batch.image.dtype == np.uint8
+        assert batch.state.shape == (2, 2, 4) and np.isnan(batch.state[:, 1]).all()
+        assert batch.drawn.shape == (2, 1) and batch.reward.dtype == np.float64
+        assert batch.env_steps.dtype == np.int64
+        assert not batch.lost.any()
+        with pytest.raises(ValueError):
+            batch.image[0] = 0
+        assert vector.step(np.zeros((2, 2))).image is batch.image  # the same memory: nothing is copied
+        assert vector.observation_space == FakeWorld.observation_space
+    assert batch.env_steps.tolist() == [2, 2]  # still readable
+
+
+def test_pictures_are_drawn_straight_into_the_shared_memory():
+    memory = anonymous_file()
+    share = Share(Job(FakeWorld, {}, range(1, 3), 3, seed=0))
+    share.attach(memory, share.build())
+    parents = map_arrays(memory, Spec.of(FakeWorld()), 3)
+    for command in (RESET, STEP):
+        share.obey(command)
+        for index, env in share.envs.items():
+            assert np.shares_memory(env.image_buffer, share.arrays["image"][index])
+            np.testing.assert_array_equal(parents["image"][index], env.image_buffer)
+    assert not parents["image"][0].any()  # another worker's
+    os.close(memory)
+
+
+def test_the_picture_of_a_wrapper_arrives_too():
+    def negative():
+        def invert(observation):
+            return {**observation, "image": 255 - observation["image"]}
+
+        return gymnasium.wrappers.TransformObservation(FakeWorld(), invert, FakeWorld.observation_space)
+
+    with VectorEnv(negative, count=1) as vector, VectorEnv(FakeWorld, count=1) as plain:
+        np.testing.assert_array_equal(vector.reset().image, 255 - plain.reset().image)
+
+
+def test_seeds_differ_between_environments_episodes_and_runs():
+    assert len({episode_seed(s, i, k) for s in range(3) for i in range(10) for k in range(10)}) == 300
+
+
+def test_the_parent_is_free_and_does_not_spin_while_environments_step():
+    with VectorEnv(FakeWorld, count=1, trick="sleep") as vector:
+        vector.reset()
+        start, cpu = time.monotonic(), time.process_time()
+        vector.send([[TRICK, 0]])
+        sent = time.monotonic() - start
+        vector.receive()
+        assert sent < 0.25 and time.monotonic() - start >= 0.5
+        assert time.process_time() - cpu < 0.2
+
+
+def test_workers_have_one_thread_and_no_jax():
+    def report():
+        class Report(FakeWorld):
+            def observe(self, shift):
+                threads = [float(os.environ[f"{library}_NUM_THREADS"]) for library in ("OMP", "NUMBA")]
+                return {**super().observe(shift), "proprio": np.float32(["jax" in sys.modules, *threads])}
+
+        return Report()
+
+    with VectorEnv(report, count=1) as vector:
+        assert vector.reset().proprio.tolist() == [[0, 1, 1]]
+
+
+@pytest.mark.parametrize("moment", ["between steps", "in a step"])
+def test_a_killed_worker_is_replaced_and_the_rest_go_on(moment, caplog):
+    actions = actions_of(count=4, steps=6)
+    with VectorEnv(FakeWorld, count=4, workers=2, seed=3, trick="sleep") as vector:
+        batches = roll(vector, actions[:2])
+        if moment == "in a step":
+            actions[2, 2, 0] = TRICK
+            vector.send(actions[2])
+            time.sleep(0.1)
+        os.kill(vector.processes[1], signal.SIGKILL)
+        with caplog.at_level(logging.WARNING, "plan2explore.envs"):
+            batches.append(copy(vector.receive() if moment == "in a step" else vector.step(actions[2])))
+        batches += [copy(vector.step(action)) for action in actions[3:]]
+    assert batches[3]["lost"].tolist() == [False, False, True, True]
+    assert batches[3]["first"][2:].all() and (batches[3]["env_steps"][2:] == 0).all()
+    assert not any(batch["lost"].any() for batch in batches[:3] + batches[4:])
+    for index in (0, 1):
+        assert_rows_equal(batches, index, alone(FakeWorld(), index, actions, seed=3))
+    assert "environments 2 to 3) was ended by signal 9" in caplog.text and "dropped" in caplog.text
+    assert len(caplog.records) == 1
+
+
+def test_a_lost_episode_is_not_repeated():
+    with VectorEnv(FakeWorld, count=1, trick="die") as vector:
+        vector.reset()
+        batch = vector.step([[TRICK, 0]])
+        expected, _ = FakeWorld().reset(seed=episode_seed(0, 0, 1))
+        assert batch.lost.all()
+        np.testing.assert_array_equal(batch.image[0], expected["image"])
+
+
+def test_a_worker_that_dies_at_every_step_is_given_up():
+    with VectorEnv(FakeWorld, count=2, workers=1, trick="die") as vector:
+        vector.reset()
+        for _ in range(2):
+            assert vector.step([[0, 0], [TRICK, 0]]).lost.all()
+        vector.step(np.zeros((2, 2)))  # a finished step: the count starts again
+        for _ in range(2):
+            assert vector.step([[0, 0], [TRICK, 0]]).lost.all()
+        with pytest.raises(WorkerError, match="after 2 others in its place"):
+            vector.step([[0, 0], [TRICK, 0]])
+
+
+def test_a_worker_that_dies_at_every_start_is_given_up():
+    def make():
+        os._exit(3)
+
+    with pytest.raises(WorkerError, match=r"Worker 0 .* ended with exit code 3, after 2 others"):
+        VectorEnv(make, count=1)
+
+
+def test_an_exception_in_an_environment_arrives_with_its_traceback_and_closes_everything():
+    with VectorEnv(FakeWorld, count=4, workers=2, trick="fail") as vector:
+        vector.reset()
+        sentence = r"Environment 3 \(worker 1\) failed: ValueError: the tyres are flat"
+        with pytest.raises(WorkerError, match=sentence) as error:
+            vector.step([[0, 0], [0, 0], [0, 0], [TRICK, 0]])
+        assert "in fail" in str(error.value)
+        assert not alive(vector.processes)
+        with pytest.raises(RuntimeError, match="closed"):
+            vector.reset()
+
+
+def test_an_exception_in_make_and_different_worlds_are_errors_too():
+    with pytest.raises(WorkerError, match=r"Environment 0 .*TypeError"):
+        VectorEnv(FakeWorld, count=2, workers=1, colour="red")
+
+    def some_larger():
+        world = FakeWorld()
+        world.state_size = os.getpid()
+        return world
+
+    with pytest.raises(ValueError, match="same spaces and sizes"):
+        VectorEnv(some_larger, count=2, workers=2)
+
+
+def test_wrong_use_is_answered_with_a_sentence_and_harms_nothing():
+    with pytest.raises(ValueError, match="3 workers for 2 environments"):
+        VectorEnv(FakeWorld, count=2, workers=3)
+    with VectorEnv(FakeWorld, count=2, workers=1) as vector:
+        with pytest.raises(RuntimeError, match=r"Call reset\(\) once"):
+            vector.step(np.zeros((2, 2)))
+        vector.reset()
+        with pytest.raises(ValueError, match=r"shape \(2, 3\) were given; expected \(2, 2\)"):
+            vector.step(np.zeros((2, 3)))
+        with pytest.raises(RuntimeError, match="nothing to receive"):
+            vector.receive()
+        vector.send(np.zeros((2, 2)))
+        with pytest.raises(RuntimeError, match="under way"):
+            vector.send(np.ones((2, 2)))
+        with pytest.raises(RuntimeError, match="under way"):
+            vector.reset()
+        assert vector.receive().env_steps.tolist() == [2, 2]
+
+
+# ---- nothing is left behind ----
+
+
+def alive(pids):
+    """Those processes that run; one that ended and waits to be collected does not."""
+    running = []
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            running += [pid] if state not in "ZX" else []
+    return running
+
+
+def run_script(tmp_path, body):
+    """Starts a script with two workers in a process group of its own; the process and its workers' ids."""
+    script = tmp_path / "script.py"
+    head = f"from {__name__} import FakeWorld, TRICK\nfrom plan2explore.envs.vector import VectorEnv\n"
+    script.write_text(head + textwrap.dedent(body))
+    parent = subprocess.Popen(
+        [sys.executable, script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    workers = [int(word) for word in parent.stdout.readline().split()]
+    assert len(workers) == 2, parent.communicate()[1]
+    return parent, workers
+
+
+def assert_all_gone(parent, workers, seconds):
+    deadline = time.monotonic() + seconds
+    try:
+        parent.communicate(timeout=seconds)  # returns when nobody holds its output any more
+        while alive(workers) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not alive(workers)
+    finally:
+        for pid in alive([parent.pid, *workers]):
+            os.kill(pid, signal.SIGKILL)
+
+
+STEP_FOR_EVER = """
+vector = VectorEnv(FakeWorld, count=4, workers=2)
+vector.reset()
+print(*vector.processes, flush=True)
+while True:
+    vector.step([[0, 0]] * 4)
+"""
+HANG = """
+vector = VectorEnv(FakeWorld, count=4, workers=2, trick="hang")
+vector.reset()
+vector.send([[TRICK, 0]] * 4)
+print(*vector.processes, flush=True)
+vector.receive()
+"""
+
+
+@pytest.mark.parametrize("body", [STEP_FOR_EVER, HANG], ids=["stepping", "hanging"])
+def test_nothing_is_left_after_ctrl_c(tmp_path, body):
+    parent, workers = run_script(tmp_path, body)
+    os.killpg(parent.pid, signal.SIGINT)
+    assert_all_gone(parent, workers, seconds=10)
+    assert parent.returncode == -signal.SIGINT
+
+
+@pytest.mark.parametrize("body", [STEP_FOR_EVER, HANG], ids=["stepping", "hanging"])
+def test_nothing_is_left_when_the_parent_is_killed(tmp_path, body):
+    parent, workers = run_script(tmp_path, body)
+    parent.kill()
+    assert_all_gone(parent, workers, seconds=10)
+
+
+def test_nothing_is_left_when_the_parent_is_killed_but_a_process_that_it_forked_lives_on(tmp_path):
+    fork = "import os, time\nif os.fork() == 0:\n    os.close(1), os.close(2), time.sleep(8), os._exit(0)\n"
+    parent, workers = run_script(tmp_path, STEP_FOR_EVER.replace("while True", fork + "while True"))
+    parent.kill()
+    assert_all_gone(parent, workers, seconds=6)
+
+
+@pytest.mark.parametrize("end", ["raise SystemError('oh')", "pass"], ids=["exception", "plain end"])
+def test_nothing_is_left_when_the_script_ends_without_close(tmp_path, end):
+    parent, workers = run_script(tmp_path, STEP_FOR_EVER.replace("while True:", "if True:") + end)
+    assert_all_gone(parent, workers, seconds=10)
+    assert parent.returncode == (1 if "raise" in end else 0)
+
+
+def test_the_memory_has_no_name_that_could_stay_behind(tmp_path):
+    parent, workers = run_script(tmp_path, STEP_FOR_EVER)
+    for pid in (parent.pid, *workers):
+        maps = Path(f"/proc/{pid}/maps").read_text()
+        assert "memfd:plan2explore (deleted)" in maps
+        assert "/dev/shm" not in maps
+    parent.kill()
+    assert_all_gone(parent, workers, seconds=10)
+
+
+def test_a_script_needs_no_guard_and_may_define_its_own_world(tmp_path):
+    body = """
+    class Mine(FakeWorld):
+        drawn_size = 5
+        def reset(self, **options):
+            observation, info = super().reset(**options)
+            return observation, {**info, "drawn": [5.0] * 5}
+
+    with VectorEnv(lambda: Mine(), count=4, workers=2) as vector:
+        print(*vector.processes, flush=True)
+        assert vector.reset().drawn.shape == (4, 5)
+    """
+    parent, workers = run_script(tmp_path, body)
+    assert_all_gone(parent, workers, seconds=10)
+    assert parent.returncode == 0
