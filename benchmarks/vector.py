@@ -1,0 +1,148 @@
+"""Agent steps/s of one process, of VectorEnv and of Gymnasium's AsyncVectorEnv, in one run on one machine.
+
+    python benchmarks/vector.py --tasks cheetah_run walker_walk --environments 16
+
+Each way takes many short turns, one after the other; its best turn counts, since other load on the machine
+can only slow a turn down. "Separate processes" step an environment each without exchanging anything: what the
+cores can give, which is less than cores x one process where they share caches, memory or arithmetic units.
+"""
+
+import argparse
+import contextlib
+import functools
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from plan2explore.envs import VectorEnv, make
+from plan2explore.envs.vector import ONE_THREAD
+
+CORES = len(os.sched_getaffinity(0))
+
+
+def rate(step: Callable[[], Any], environments: int, seconds: float) -> float:
+    """Agent steps/s of `environments` that are stepped by each call of `step`."""
+    calls, start = 0, time.perf_counter()
+    while (passed := time.perf_counter() - start) < seconds:
+        step()
+        calls += 1
+    return calls * environments / passed
+
+
+@contextlib.contextmanager
+def one_process(task: str) -> Iterator[Callable[[float], float]]:
+    """One environment stepped by hand."""
+    env = make(task)
+    actions = np.random.default_rng(0).uniform(-1, 1, (64, *env.action_space.shape)).astype(np.float32)
+    steps = 0
+
+    def step() -> None:
+        nonlocal steps
+        if steps % 500 == 0:
+            env.reset(seed=steps)
+        env.step(actions[steps % 64])
+        steps += 1
+
+    rate(step, 1, 0.5)  # compile
+    yield lambda seconds: rate(step, 1, seconds)
+    env.close()
+
+
+@contextlib.contextmanager
+def separate_processes(task: str) -> Iterator[Callable[[float], float]]:
+    """As many processes as cores, each with its own environment, that know nothing of each other."""
+    command = [sys.executable, __file__, "--alone", task]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    crew = [subprocess.Popen(command, env={**os.environ, **ONE_THREAD}, **pipes) for _ in range(CORES)]
+
+    def measure(seconds: float) -> float:
+        for process in crew:
+            print(seconds, file=process.stdin, flush=True)
+        return sum(float(process.stdout.readline()) for process in crew)
+
+    measure(0.1)  # all have started
+    yield measure
+    for process in crew:
+        process.stdin.close()
+        process.wait()
+
+
+def alone(task: str) -> None:
+    """One of the separate processes: reads seconds, answers with steps/s."""
+    with one_process(task) as measure:
+        for line in sys.stdin:
+            print(measure(float(line)), flush=True)
+
+
+@contextlib.contextmanager
+def ours(task: str, environments: int) -> Iterator[Callable[[float], float]]:
+    """VectorEnv with a worker per core."""
+    with VectorEnv(task, count=environments) as vector:
+        vector.reset()
+        actions = np.random.default_rng(0).uniform(-1, 1, (environments, *vector.action_space.shape))
+        rate(lambda: vector.step(actions), environments, 0.5)
+        yield lambda seconds: rate(lambda: vector.step(actions), environments, seconds)
+
+
+@contextlib.contextmanager
+def gymnasiums(task: str, environments: int) -> Iterator[Callable[[float], float]]:
+    """Gymnasium's AsyncVectorEnv: a process per environment, observations in shared memory, not copied."""
+    makers = [functools.partial(make, task)] * environments
+    vector = gymnasium.vector.AsyncVectorEnv(makers, shared_memory=True, copy=False, context="spawn")
+    vector.reset(seed=0)
+    actions = np.random.default_rng(0).uniform(-1, 1, vector.action_space.shape).astype(np.float32)
+    rate(lambda: vector.step(actions), environments, 0.5)
+    yield lambda seconds: rate(lambda: vector.step(actions), environments, seconds)
+    vector.close()
+
+
+def compare(task: str, environments: int, seconds: float, turns: int) -> dict[str, float]:
+    """Best steps/s of each way to step `task`."""
+    ways = {
+        "one process": one_process(task),
+        f"{CORES} separate processes": separate_processes(task),
+        f"VectorEnv, {environments} environments": ours(task, environments),
+        f"AsyncVectorEnv, {environments} environments": gymnasiums(task, environments),
+        f"AsyncVectorEnv, {CORES} environments": gymnasiums(task, CORES),
+    }
+    with contextlib.ExitStack() as stack:
+        measures = {name: stack.enter_context(way) for name, way in ways.items()}
+        rates: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(turns):
+            for name, measure in measures.items():
+                rates[name].append(measure(seconds))
+    return {name: max(values) for name, values in rates.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tasks", nargs="+", default=["cheetah_run", "walker_walk"])
+    parser.add_argument("--environments", type=int, default=4 * CORES)
+    parser.add_argument("--seconds", type=float, default=0.5, help="length of a turn")
+    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--alone", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.alone:
+        return alone(arguments.alone)
+    print(f"| task | way | agent steps/s | of {CORES} cores x one process |\n|---|---|---|---|")
+    gains = []
+    for task in arguments.tasks:
+        rates = compare(task, arguments.environments, arguments.seconds, arguments.turns)
+        whole = CORES * rates["one process"]
+        for name, value in rates.items():
+            print(f"| {task} | {name} | {value:,.0f} | {value / whole:.0%} |", flush=True)
+        own, *others = [value for name, value in rates.items() if "VectorEnv" in name]
+        gains.append(own / max(others))
+    choice = "VectorEnv" if min(gains) > 1 else "AsyncVectorEnv, at least for some tasks"
+    print(f"\nVectorEnv gives {min(gains):.2f} to {max(gains):.2f} times AsyncVectorEnv's best: use {choice}.")
+    return None
+
+
+if __name__ == "__main__":
+    main()
