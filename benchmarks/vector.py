@@ -140,7 +140,7 @@ def main() -> None:
         own, *others = [value for name, value in rates.items() if "VectorEnv" in name]
         gains.append(own / max(others))
     choice = "VectorEnv" if min(gains) > 1 else "AsyncVectorEnv, at least for some tasks"
-    print(f"\nVectorEnv gives {min(gains):.2f} to {max(gains):.2f} times AsyncVectorEnv's best: use {choice}.")
+    print(f"\nVectorEnv gives {min(gains):.2f}-{max(gains):.2f} times the best AsyncVectorEnv: use {choice}.")
     return None
 
 
