@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from plan2explore.envs import make
-from plan2explore.envs.vector import Batch, VectorEnv, WorkerError
+from plan2explore.envs.vector import Batch, VectorEnv, Worker, WorkerError
 from plan2explore.envs.worker import RESET, STEP, Job, Share, Spec, anonymous_file, episode_seed, map_arrays
 
 TRICK = 1.0  # a first action of this value makes a FakeWorld do its trick
@@ -204,6 +204,18 @@ def test_workers_have_one_thread_and_no_jax():
         assert vector.reset().proprio.tolist() == [[0, 1, 1]]
 
 
+def test_workers_leave_ctrl_c_to_the_parent_from_their_first_moment():
+    memory = anonymous_file()
+    worker = Worker(0, Job(FakeWorld, {}, range(2), 2, seed=0), memory)
+    os.kill(worker.process.pid, signal.SIGINT)
+    assert worker.hear_spec() == Spec.of(FakeWorld())
+    os.kill(worker.process.pid, signal.SIGINT)
+    worker.tell(RESET)
+    worker.hear()
+    assert worker.end() == 0
+    os.close(memory)
+
+
 @pytest.mark.parametrize("moment", ["between steps", "in a step"])
 def test_a_killed_worker_is_replaced_and_the_rest_go_on(moment, caplog):
     actions = actions_of(count=4, steps=6)
@@ -377,7 +389,7 @@ def test_nothing_is_left_when_the_parent_is_killed(tmp_path, body):
 
 def test_nothing_is_left_when_the_parent_is_killed_but_a_process_that_it_forked_lives_on(tmp_path):
     fork = "import os, time\nif os.fork() == 0:\n    os.close(1), os.close(2), time.sleep(8), os._exit(0)\n"
-    parent, workers = run_script(tmp_path, STEP_FOR_EVER.replace("while True", fork + "while True"))
+    parent, workers = run_script(tmp_path, STEP_FOR_EVER.replace("print", fork + "print"))
     parent.kill()
     assert_all_gone(parent, workers, seconds=6)
 
