@@ -10,6 +10,7 @@ cores can give, which is less than cores x one process where they share caches, 
 import argparse
 import contextlib
 import functools
+import itertools
 import os
 import subprocess
 import sys
@@ -26,31 +27,37 @@ from plan2explore.envs.vector import ONE_THREAD
 CORES = len(os.sched_getaffinity(0))
 
 
-def rate(step: Callable[[], Any], environments: int, seconds: float) -> float:
-    """Agent steps/s of `environments` that are stepped by each call of `step`."""
-    calls, start = 0, time.perf_counter()
-    while (passed := time.perf_counter() - start) < seconds:
-        step()
-        calls += 1
-    return calls * environments / passed
+def meter(step: Callable[[Any], Any], shape: tuple[int, ...], environments: int) -> Callable[[float], float]:
+    """Agent steps/s of a function that steps `environments` at once, with new random actions each time."""
+    actions = itertools.cycle(np.random.default_rng(0).uniform(-1, 1, (256, *shape)).astype(np.float32))
+
+    def measure(seconds: float) -> float:
+        calls, start = 0, time.perf_counter()
+        while (passed := time.perf_counter() - start) < seconds:
+            step(next(actions))
+            calls += 1
+        return calls * environments / passed
+
+    measure(0.5)  # compile, fill caches
+    return measure
 
 
 @contextlib.contextmanager
 def one_process(task: str) -> Iterator[Callable[[float], float]]:
     """One environment stepped by hand."""
     env = make(task)
-    actions = np.random.default_rng(0).uniform(-1, 1, (64, *env.action_space.shape)).astype(np.float32)
-    steps = 0
+    ended = True
 
-    def step() -> None:
-        nonlocal steps
-        if steps % 500 == 0:
-            env.reset(seed=steps)
-        env.step(actions[steps % 64])
-        steps += 1
+    def step(action: np.ndarray) -> None:
+        nonlocal ended
+        if ended:
+            env.reset()
+            ended = False
+        else:
+            _, _, terminated, truncated, _ = env.step(action)
+            ended = terminated or truncated
 
-    rate(step, 1, 0.5)  # compile
-    yield lambda seconds: rate(step, 1, seconds)
+    yield meter(step, env.action_space.shape, 1)
     env.close()
 
 
@@ -85,9 +92,7 @@ def ours(task: str, environments: int) -> Iterator[Callable[[float], float]]:
     """VectorEnv with a worker per core."""
     with VectorEnv(task, count=environments) as vector:
         vector.reset()
-        actions = np.random.default_rng(0).uniform(-1, 1, (environments, *vector.action_space.shape))
-        rate(lambda: vector.step(actions), environments, 0.5)
-        yield lambda seconds: rate(lambda: vector.step(actions), environments, seconds)
+        yield meter(vector.step, (environments, *vector.action_space.shape), environments)
 
 
 @contextlib.contextmanager
@@ -96,9 +101,7 @@ def gymnasiums(task: str, environments: int) -> Iterator[Callable[[float], float
     makers = [functools.partial(make, task)] * environments
     vector = gymnasium.vector.AsyncVectorEnv(makers, shared_memory=True, copy=False, context="spawn")
     vector.reset(seed=0)
-    actions = np.random.default_rng(0).uniform(-1, 1, vector.action_space.shape).astype(np.float32)
-    rate(lambda: vector.step(actions), environments, 0.5)
-    yield lambda seconds: rate(lambda: vector.step(actions), environments, seconds)
+    yield meter(vector.step, vector.action_space.shape, environments)
     vector.close()
 
 
