@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "memory": {"config", "envs"},
     "bench": {"config", "envs", "memory", "agent"},
     "report": {"config", "envs", "memory"},
-    "cli": {"config", "envs", "memory", "agent", "bench", "report"},
+    "cli": {"config", "envs", "memory", "agent", "bench", "report", "doctor"},
     "doctor": {"config", "envs", "bench"},
     "__init__": {"envs", "memory"},
     "__main__": {"cli"},

@@ -1,0 +1,5 @@
+"""`python -m plan2explore`."""
+
+from .cli import main
+
+main()

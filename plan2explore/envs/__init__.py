@@ -1,0 +1,55 @@
+"""All that touches a simulator: worlds, their tasks and pictures, and many of them at once."""
+
+from .dmc import SuiteEnv
+from .gymnasium import GymnasiumEnv
+from .names import GYMNASIUM, UnknownName, list_tasks, split_name
+from .render import RENDERERS
+from .tasks import RewardError, Task
+from .vector import VectorEnv
+
+SIZES = (8, 1024)  # smallest and largest picture
+REPEATS = (1, 100)
+
+__all__ = [
+    "GymnasiumEnv",
+    "RewardError",
+    "SuiteEnv",
+    "Task",
+    "UnknownName",
+    "VectorEnv",
+    "list_tasks",
+    "make",
+    "split_name",
+]
+
+
+def make(
+    name: str,
+    renderer: str = "auto",
+    size: int = 64,
+    action_repeat: int = 2,
+    seed: int = 0,
+    task: Task | None = None,
+) -> SuiteEnv | GymnasiumEnv:
+    """A Gymnasium environment: a task of the suite, a bare domain, or `gymnasium:ID`.
+
+    Args:
+        name: `walker_walk` (see `list_tasks`), a bare domain such as `walker` (reward always 0), or `gymnasium:ID`.
+        renderer: `raycast` (no OpenGL), `gl` (MuJoCo's own), or `auto`: the first of these that can draw the world.
+        size: width and height of the picture.
+        action_repeat: env steps per action; their rewards are summed.
+        seed: of the first episode, where `reset` is given none.
+        task: the user's own reward, in a world without a task.
+    """
+    _check("size", size, *SIZES)
+    _check("action_repeat", action_repeat, *REPEATS)
+    if renderer not in RENDERERS:
+        raise ValueError(f"A renderer is one of {', '.join(RENDERERS)}; got {renderer!r}")
+    if str(name).startswith(GYMNASIUM):
+        return GymnasiumEnv(name, renderer, size, action_repeat, seed, task)
+    return SuiteEnv(name, renderer, size, action_repeat, seed, task)
+
+
+def _check(what: str, value: int, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ValueError(f"{what} is a whole number from {low} to {high}; got {value!r}")

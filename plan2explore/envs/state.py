@@ -1,0 +1,51 @@
+"""A compact snapshot of all that a reward can depend on, taken from a MuJoCo simulation and put back exactly."""
+
+import mujoco
+import numpy as np
+
+# What MuJoCo integrates or is told. Everything else that belongs to positions and velocities follows from it.
+PARTS = ("TIME", "QPOS", "QVEL", "ACT", "CTRL", "MOCAP_POS", "MOCAP_QUAT")
+SPEC = int(sum(getattr(mujoco.mjtState, f"mjSTATE_{part}").value for part in PARTS))
+# These belong to the physics step that led here (accelerations, torques, touch), not to the state itself: they
+# cannot be computed again from it, so they are kept as they were.
+STORED = ("sensordata", "qacc", "actuator_force")
+
+
+class Snapshot:
+    """Reads and writes the snapshot vector of one simulation."""
+
+    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
+        self.model = model
+        self.data = data
+        self._integrated = mujoco.mj_stateSize(model, SPEC)
+        self._state = np.zeros(self._integrated)
+        self._stored: list[tuple[np.ndarray, slice]] = []
+        self.size = self._integrated
+        for name in STORED:
+            array = getattr(data, name)
+            if array.size:
+                self._stored.append((array, slice(self.size, self.size + array.size)))
+            self.size += array.size
+
+    def layout(self) -> dict[str, int]:
+        """Names and lengths of the vector's parts, in order."""
+        flags = {part: int(getattr(mujoco.mjtState, f"mjSTATE_{part}").value) for part in PARTS}
+        ordered = sorted(PARTS, key=flags.__getitem__)  # MuJoCo writes parts in the order of their bits
+        sizes = {part.lower(): mujoco.mj_stateSize(self.model, flags[part]) for part in ordered}
+        return sizes | {name: getattr(self.data, name).size for name in STORED}
+
+    def read(self, out: np.ndarray) -> None:
+        """Writes the current state into `out`, a float64 vector of `size`."""
+        mujoco.mj_getState(self.model, self.data, self._state, SPEC)
+        out[: self._integrated] = self._state
+        for array, place in self._stored:
+            out[place] = array
+
+    def write(self, state: np.ndarray) -> None:
+        """Puts a stored state back, with all that follows from it (poses, contacts, tendons, sensors)."""
+        self._state[:] = state[: self._integrated]
+        mujoco.mj_setState(self.model, self.data, self._state, SPEC)
+        # What dm_control has computed when a task is asked for its reward: position and velocity stages.
+        mujoco.mj_step1(self.model, self.data)
+        for array, place in self._stored:
+            array[:] = state[place]

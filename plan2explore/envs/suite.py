@@ -1,0 +1,168 @@
+"""dm_control's suite, loaded without touching OpenGL, with the paper's three extra cheetah tasks."""
+
+import contextlib
+import functools
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import mujoco
+import numpy as np
+
+if "MUJOCO_GL" in os.environ:
+    from dm_control import suite
+else:
+    # Left alone, dm_control opens a window system and GL drivers while it is imported. Pictures are drawn elsewhere.
+    os.environ["MUJOCO_GL"] = "disabled"
+    from dm_control import suite
+
+    del os.environ["MUJOCO_GL"]
+
+from dm_control.suite import cheetah
+
+from . import tolerance
+
+tolerance.install()
+
+ALIASES = {"cup": "ball_in_cup"}  # the paper's name -> the suite's
+
+# A bare domain takes its initial states, drawn targets and observations from this task.
+DEFAULT_TASK = {
+    "acrobot": "swingup",
+    "ball_in_cup": "catch",
+    "cartpole": "swingup",
+    "cheetah": "run",
+    "dog": "walk",
+    "finger": "turn_easy",
+    "fish": "swim",
+    "hopper": "stand",
+    "humanoid": "walk",
+    "humanoid_CMU": "walk",
+    "lqr": "lqr_2_1",
+    "manipulator": "bring_ball",
+    "pendulum": "swingup",
+    "point_mass": "easy",
+    "quadruped": "walk",
+    "reacher": "easy",
+    "stacker": "stack_2",
+    "swimmer": "swimmer6",
+    "walker": "walk",
+}
+
+# Fields of the model into which tasks of a domain write what they draw at the start of an episode (targets,
+# receptacles, gains, terrain). Rewards depend on them, so they are stored with the episode.
+DRAWN_FIELDS: dict[str, tuple[str, ...]] = {
+    "finger": ("site_pos",),
+    "fish": ("geom_pos",),
+    "manipulator": ("body_pos", "body_quat"),
+    "point_mass": ("wrap_prm",),
+    "quadruped": ("hfield_data",),
+    "reacher": ("geom_pos",),
+    "stacker": ("body_pos",),
+    "swimmer": ("geom_pos", "light_pos"),
+}
+
+CAMERAS = {"quadruped": 2}  # every other domain: camera 0
+
+
+class CheetahTask(cheetah.Cheetah):
+    """The cheetah with one of the paper's own rewards, a speed scaled and clipped to [0, 1]."""
+
+    def __init__(self, speed: str, scale: float, random: Any = None) -> None:
+        super().__init__(random=random)
+        self._speed = speed
+        self._scale = scale
+
+    def get_reward(self, physics: Any) -> float:
+        """Reward of the current state: `clip(speed / scale, 0, 1)`."""
+        if self._speed == "forward":
+            speed = physics.speed()
+        else:  # the torso's pitch rate: the paper's "Z axis" is the axis out of the picture
+            speed = physics.named.data.qvel["rooty"].item()
+        return float(np.clip(speed / self._scale, 0.0, 1.0))
+
+
+CHEETAH_TASKS = {
+    "run_backward": ("forward", -10.0),
+    "flip_forward": ("pitch", 5.0),
+    "flip_backward": ("pitch", -5.0),
+}
+
+
+@dataclass(frozen=True)
+class World:
+    """A simulator and one of its tasks, in dm_control's own objects."""
+
+    physics: Any
+    task: Any
+    substeps: int  # physics steps in one env step
+    fields: tuple[str, ...]  # model fields that tasks of this domain draw
+
+    def reset(self) -> None:
+        """Starts an episode: the task draws the initial state."""
+        with self.physics.reset_context():
+            self.task.initialize_episode(self.physics)
+
+    def drawn(self) -> np.ndarray:
+        """What the task drew into the model at the start of the episode, as one vector."""
+        parts = [getattr(self.physics.model, field).ravel() for field in self.fields]
+        return np.concatenate(parts, dtype=np.float64) if parts else np.zeros(0)
+
+    def restore_drawn(self, drawn: np.ndarray) -> None:
+        """Writes back into the model what `drawn` returned in the same world."""
+        start = 0
+        for field in self.fields:
+            array = getattr(self.physics.model, field)
+            array[...] = drawn[start : start + array.size].reshape(array.shape)
+            start += array.size
+
+
+@functools.cache
+def tasks_of_domains() -> dict[str, tuple[str, ...]]:
+    """Every domain of the suite with its tasks, the cheetah's extra ones included."""
+    domains: dict[str, list[str]] = {}
+    for domain, task in suite.ALL_TASKS:
+        domains.setdefault(domain, []).append(task)
+    domains["cheetah"] += CHEETAH_TASKS
+    return {domain: tuple(tasks) for domain, tasks in domains.items()}
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps MuJoCo's notes about the suite's own XML (deprecated attributes) off the user's screen."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def has_terrain(physics: Any) -> bool:
+    """Whether a height field is part of the world (the quadruped's model carries one that most tasks don't use)."""
+    return bool((physics.model.geom_type == mujoco.mjtGeom.mjGEOM_HFIELD).any())
+
+
+def load(domain: str, task: str | None) -> World:
+    """Loads a world of the suite; the same model whatever the seed of its episodes, and no reward without a task."""
+    bare = task is None
+    task = task or DEFAULT_TASK[domain]
+    extra = CHEETAH_TASKS.get(task) if domain == "cheetah" else None
+    with _quiet():
+        # lqr draws its body while it is built: a fixed seed here makes it one world.
+        environment = suite.load(domain, "run" if extra else task, task_kwargs={"random": 0})
+    physics = environment.physics
+    # quadruped's escape uploads its terrain to GL when there is a context; there is none to upload to.
+    physics._make_rendering_contexts = lambda: None
+    chosen = CheetahTask(*extra, random=0) if extra else environment.task
+    if bare:
+        chosen.get_reward = lambda physics: 0.0  # type: ignore[method-assign]
+    return World(
+        physics=physics,
+        task=chosen,
+        substeps=round(environment.control_timestep() / physics.timestep()),
+        fields=() if domain == "quadruped" and not has_terrain(physics) else DRAWN_FIELDS.get(domain, ()),
+    )

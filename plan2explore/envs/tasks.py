@@ -1,0 +1,96 @@
+"""What to do in a world: a reward function with a name, from the suite or the user's own."""
+
+import importlib.util
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from .names import split_name
+
+
+class RewardError(ValueError):
+    """A reward function that raised, or did not return a finite number."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A reward function with a name.
+
+    In a world of the suite, `reward` takes dm_control's `physics` and returns the reward of its current state. In a
+    Gymnasium world it takes `(observation, action, next_observation)`. Without `reward`, the name is a task of the suite.
+    """
+
+    name: str
+    reward: Callable[..., float] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise ValueError(f"A task needs a name, such as 'moonwalk'; got {self.name!r}")
+        if self.reward is None:
+            if split_name(self.name)[1] is None:
+                raise ValueError(f"{self.name!r} is a world without a task; give a reward function or a task's name")
+        elif not callable(self.reward):
+            raise TypeError(f"The reward of task {self.name!r} must be a function; got {self.reward!r}")
+
+    @classmethod
+    def named(cls, name: str) -> "Task":
+        """A task of the suite, such as `walker_run`."""
+        return cls(name)
+
+    @classmethod
+    def from_file(cls, spec: str) -> "Task":
+        """The user's own reward, written `file.py:function` as on the command line."""
+        path, _, function = spec.rpartition(":")
+        if not path or not function:
+            raise ValueError(f"Write a reward as file.py:function; got {spec!r}")
+        return cls(function, reward=_function(_module(Path(path)), function))
+
+
+def _module(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ValueError(f"There is no file {path}")
+    name = f"reward_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"{path} could not be run: {type(error).__name__}: {error}") from error
+    # Worker processes cannot import this file by name: send its functions by value.
+    cloudpickle.register_pickle_by_value(module)
+    return module
+
+
+def _function(module: ModuleType, name: str) -> Callable[..., float]:
+    function = getattr(module, name, None)
+    if not callable(function):
+        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise ValueError(f"{module.__file__} has no function {name!r}; it has {', '.join(known) or 'none'}")
+    return function
+
+
+def call_reward(function: Callable[..., Any], name: str, where: Callable[[], str], *arguments: Any) -> float:
+    """The reward as a float, or an error that names the function and, by `where()`, the step and episode."""
+    try:
+        value = function(*arguments)
+    except Exception as error:
+        raise RewardError(f"Reward {name!r} raised {type(error).__name__}: {error} ({where()})") from error
+    if type(value) is float and math.isfinite(value):  # the common case, without further looks
+        return value
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        raise RewardError(f"Reward {name!r} returned {value!r}, not a number ({where()})")
+    number = float(array.item())  # a bool, or named indexing's array of one element, counts as its number
+    if not math.isfinite(number):
+        raise RewardError(f"Reward {name!r} returned {number}, not a finite number ({where()})")
+    return number

@@ -1,0 +1,81 @@
+"""One episode: pixels, actions and, beside them, the physics states from which any reward can be computed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..envs import make
+
+Policy = Callable[[dict[str, np.ndarray]], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A stored step `t` holds the observation, the action that led to it and the reward that came with it.
+
+    Action and reward at `t = 0` are zero. `state` keeps a snapshot for each repeated env step; rows that were not
+    taken (all but one at `t = 0`, those after an early end) are NaN.
+    """
+
+    world: str  # the name given to `make`
+    image: np.ndarray  # uint8 (steps, size, size, 3)
+    proprio: np.ndarray  # float32 (steps, proprio)
+    action: np.ndarray  # float32 (steps, action)
+    reward: np.ndarray  # float64 (steps,); zeros in a world without a task
+    state: np.ndarray  # float64 (steps, action_repeat, state)
+    drawn: np.ndarray  # float64 (drawn,)
+    meta: dict[str, Any] = field(default_factory=dict)  # renderer, seed, action_repeat, env_steps, policy
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+
+def uniform_policy(action_space: Any, seed: int = 0) -> Policy:
+    """Uniform random actions."""
+    generator = np.random.default_rng(seed)
+    return lambda observation: generator.uniform(-1, 1, action_space.shape).astype(np.float32)
+
+
+def record(env: Any, policy: Policy | None = None, seed: int = 0, policy_name: str = "random") -> Episode:
+    """Plays one episode, by default with uniform random actions."""
+    policy = policy or uniform_policy(env.action_space, seed)
+    world = env.unwrapped
+    observation, info = env.reset(seed=seed)
+    first = np.full((world.action_repeat, world.state_size), np.nan)
+    first[0] = info["state"][0]
+    steps = [(observation, np.zeros(env.action_space.shape, np.float32), 0.0, first)]
+    over, drawn = False, info["drawn"]
+    while not over:
+        action = policy(observation)
+        observation, reward, terminated, truncated, info = env.step(action)
+        steps.append((observation, np.asarray(action, np.float32), reward, info["state"]))
+        over = terminated or truncated
+    observations, actions, rewards, states = zip(*steps, strict=True)
+    meta = {
+        "renderer": world.renderer,
+        "seed": seed,
+        "action_repeat": world.action_repeat,
+        "env_steps": info["env_steps"],
+        "policy": policy_name,
+    }
+    return Episode(
+        world=world.name,
+        image=np.stack([observation["image"] for observation in observations]),
+        proprio=np.stack([observation["proprio"] for observation in observations]),
+        action=np.stack(actions),
+        reward=np.array(rewards),
+        state=np.stack(states),
+        drawn=drawn,
+        meta=meta,
+    )
+
+
+def record_random(world: str, seed: int = 0, **options: Any) -> Episode:
+    """One episode of random actions in a world made for it."""
+    env = make(world, seed=seed, **options)
+    try:
+        return record(env, seed=seed)
+    finally:
+        env.close()

@@ -1,0 +1,1 @@
+"""What people look at: pictures, videos, and later curves, tables and pages."""

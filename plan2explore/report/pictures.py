@@ -1,0 +1,43 @@
+"""Videos and contact sheets from frames."""
+
+from pathlib import Path
+
+import imageio_ffmpeg
+import numpy as np
+from PIL import Image, ImageDraw
+
+
+def enlarge(frames: np.ndarray, pixels: int) -> np.ndarray:
+    """Repeats pixels until a frame is about `pixels` wide: small pictures stay what they are, but can be seen."""
+    factor = max(1, round(pixels / frames.shape[-2]))
+    return frames.repeat(factor, axis=-3).repeat(factor, axis=-2)
+
+
+def write_video(path: Path, frames: np.ndarray, fps: float, pixels: int = 256) -> Path:
+    """Writes uint8 frames (time, height, width, 3) as an mp4 that browsers play."""
+    frames = enlarge(frames, pixels)
+    height, width = (side - side % 2 for side in frames.shape[1:3])  # H.264 wants even sides
+    writer = imageio_ffmpeg.write_frames(
+        str(path), (width, height), fps=fps, codec="libx264", quality=8, macro_block_size=2, ffmpeg_log_level="error"
+    )
+    writer.send(None)
+    for frame in frames:
+        writer.send(np.ascontiguousarray(frame[:height, :width]))
+    writer.close()
+    return path
+
+
+def contact_sheet(frames: np.ndarray, labels: list[str], columns: int = 6, pixels: int = 192) -> Image.Image:
+    """Frames side by side, each with its label."""
+    large = enlarge(frames, pixels)
+    height, width = large.shape[1:3]
+    gap, caption = 6, 16
+    rows = -(-len(large) // columns)
+    sheet = Image.new("RGB", (columns * (width + gap) + gap, rows * (height + caption + gap) + gap), "white")
+    draw = ImageDraw.Draw(sheet)
+    for index, (frame, label) in enumerate(zip(large, labels, strict=True)):
+        left = gap + index % columns * (width + gap)
+        top = gap + index // columns * (height + caption + gap)
+        sheet.paste(Image.fromarray(frame), (left, top))
+        draw.text((left, top + height + 2), label, fill="black")
+    return sheet

@@ -1,0 +1,165 @@
+"""Rewards afterwards are the rewards that would have been paid."""
+
+import dataclasses
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from plan2explore import RewardError, Task, list_tasks, make, record, relabel
+from plan2explore.envs import suite
+from plan2explore.envs.names import split_name
+
+PAPER = [*list_tasks("paper"), *list_tasks("extra")]
+_episodes = {}
+
+
+def episode_of(name, seed=0):
+    """Episodes of random actions, played once for all tests; tiny pictures, since no reward looks at them."""
+    if (name, seed) not in _episodes:
+        env = make(name, size=8)
+        _episodes[name, seed] = record(env, seed=seed)
+        env.close()
+    return _episodes[name, seed]
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_its_own_task_gives_the_rewards_received(name):
+    episode = episode_of(name)
+    assert len(episode) == 501
+    np.testing.assert_allclose(relabel(episode, Task.named(name)), episode.reward, atol=1e-6, rtol=0)
+
+
+OTHERS = ["fish_swim", "swimmer_swimmer6", "manipulator_insert_ball", "lqr_lqr_6_2", "stacker_stack_2"]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_so_do_the_suites_other_domains(name):
+    episode = episode_of(name, seed=2)
+    np.testing.assert_allclose(relabel(episode, Task.named(name)), episode.reward, atol=1e-6, rtol=0)
+
+
+def others():
+    for name in PAPER:
+        domain, own = split_name(name)
+        for task in PAPER:
+            if split_name(task)[0] == domain and split_name(task)[1] != own:
+                yield name, task
+
+
+@pytest.mark.parametrize(("world", "task"), list(others()))
+def test_another_task_gives_what_its_own_environment_gives_in_the_same_states(world, task):
+    """Replays the states in the other task's dm_control objects, by dm_control's own means."""
+    episode = episode_of(world)
+    target = suite.load(*split_name(task))
+    target.reset()
+    source = suite.load(*split_name(world))
+    target_fields = suite.DRAWN_FIELDS.get(split_name(world)[0], ())
+    source.restore_drawn(episode.drawn)
+    for field in target_fields:
+        getattr(target.physics.model, field)[:] = getattr(source.physics.model, field)
+    layout = make(world, size=8).state_layout
+    starts = dict(zip(layout, np.cumsum([0, *layout.values()])[:-1], strict=True))
+    expected = np.zeros(len(episode))
+    for step in range(1, len(episode), 25):
+        for state in episode.state[step]:
+            part = {key: state[starts[key] : starts[key] + size] for key, size in layout.items()}
+            with target.physics.reset_context():
+                target.physics.data.qpos[:], target.physics.data.qvel[:] = part["qpos"], part["qvel"]
+                target.physics.data.act[:] = part["act"]
+            target.physics.set_control(part["ctrl"])
+            expected[step] += target.task.get_reward(target.physics)
+    got = relabel(episode, Task.named(task))
+    np.testing.assert_allclose(got[1::25], expected[1::25], atol=1e-6, rtol=0)
+
+
+def test_targets_matter():
+    """Reacher's target lives in the model: with another episode's target the rewards would be others."""
+    env = make("reacher_easy", size=8)
+    env.reset(seed=0)
+    episode = record(env, seed=1)
+    target = Task("distance", reward=lambda physics: physics.finger_to_target_dist())
+    right = relabel(episode, target)
+    wrong = relabel(dataclasses.replace(episode, drawn=episode_of("reacher_easy", 5).drawn), target)
+    assert np.abs(right - wrong).max() > 0.01
+
+
+def test_the_users_reward_sees_speeds_sensors_torques_and_controls_as_they_were():
+    def everything(physics):
+        data = physics.data
+        sums = data.sensordata.sum() + data.actuator_force.sum() + data.qacc.sum() + data.ctrl.sum()
+        return float(sums + physics.speed() + data.xpos[:, 2].sum() + data.time)
+
+    task = Task("everything", reward=everything)
+    live = record(make("hopper", size=8, task=task), seed=0)
+    np.testing.assert_allclose(relabel(live, task), live.reward, atol=1e-6, rtol=0)
+    assert live.reward.std() > 1
+
+
+def test_a_bare_world_can_be_given_any_task_afterwards():
+    bare = episode_of("walker")
+    assert not bare.reward.any()
+    with_task = record(make("walker_run", size=8), seed=0)
+    np.testing.assert_array_equal(bare.state, with_task.state)
+    np.testing.assert_allclose(relabel(bare, Task.named("walker_run")), with_task.reward, atol=1e-6)
+
+
+def test_several_episodes_on_several_cores_give_the_same_and_change_nothing():
+    episodes = [episode_of("cheetah_run"), episode_of("cheetah_run", 1), episode_of("cheetah_run", 2)]
+    before = [{key: np.copy(value) for key, value in vars(e).items()} for e in episodes]
+    offset = 0.25
+    task = Task("closure", reward=lambda physics: physics.speed() + offset)  # needs pickling by value
+    here, there = relabel(episodes, task, workers=1), relabel(episodes, task, workers=2)
+    for one, two in zip(here, there, strict=True):
+        np.testing.assert_array_equal(one, two)
+    for episode, old in zip(episodes, before, strict=True):
+        for key, value in vars(episode).items():
+            np.testing.assert_array_equal(value, old[key])
+
+
+def test_wrong_tasks_and_rewards_are_named():
+    episode = episode_of("cheetah_run")
+    with pytest.raises(ValueError, match="'walker_run' belongs to walker; the episode is from cheetah"):
+        relabel(episode, Task.named("walker_run"))
+    with pytest.raises(ValueError, match="different bodies"):
+        relabel(episode_of("cartpole_swingup"), Task.named("cartpole_two_poles"))
+
+    def late(physics):
+        return 1 / 0 if physics.data.time > 1.0 else 0.0
+
+    with pytest.raises(RewardError, match=r"'late' raised ZeroDivisionError.*step 5\d, episode 0"):
+        relabel(episode, Task("late", reward=late))
+    with pytest.raises(RewardError, match=r"'nan' returned nan, not a finite number .step 1, episode 0"):
+        relabel(episode, Task("nan", reward=lambda physics: np.nan))
+    for value in ("much", None, np.zeros(2), [1.0, 2.0]):
+        with pytest.raises(RewardError, match=r"'odd' returned .*, not a number"):
+            relabel(episode, Task("odd", reward=lambda physics: value))  # noqa: B023
+    second = episode_of("cheetah_run", 1)
+    spot = second.state[7, 0, 1]  # a position that only the second episode goes through
+
+    def there(physics):
+        return 1 / 0 if physics.data.qpos[0] == spot else 0.0
+
+    with pytest.raises(RewardError, match=r"'there' raised ZeroDivisionError.*step 7, episode 1"):
+        relabel([episode, second], Task("there", reward=there), workers=2)
+
+
+def test_a_script_without_a_main_guard_can_use_several_cores(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+        import plan2explore as p2e
+        def fast(physics):
+            print("noise on standard output")
+            return physics.speed()
+        episode = p2e.record(p2e.make("cheetah", size=8), seed=0)
+        one, two = p2e.relabel([episode, episode], p2e.Task("fast", reward=fast), workers=2)
+        assert (one == two).all() and one.any()
+        print("done")
+        """)
+    )
+    result = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "done\n"

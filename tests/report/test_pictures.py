@@ -1,0 +1,31 @@
+"""Videos and contact sheets hold the frames that were given."""
+
+import imageio_ffmpeg
+import numpy as np
+
+from plan2explore.report.pictures import contact_sheet, enlarge, write_video
+
+
+def test_small_frames_are_enlarged_pixel_by_pixel():
+    frames = np.random.default_rng(0).integers(0, 255, (2, 16, 16, 3), np.uint8)
+    large = enlarge(frames, 64)
+    assert large.shape == (2, 64, 64, 3)
+    np.testing.assert_array_equal(large[:, 1::4, 2::4], frames)
+
+
+def test_a_video_keeps_colours_and_count(tmp_path):
+    frames = np.zeros((12, 21, 21, 3), np.uint8)
+    frames[:6, ..., 0], frames[6:, ..., 2] = 255, 255
+    path = write_video(tmp_path / "v.mp4", frames, fps=6, pixels=21)
+    reader = imageio_ffmpeg.read_frames(str(path))
+    size = next(reader)["size"]
+    seen = [np.frombuffer(frame, np.uint8).reshape(size[1], size[0], 3) for frame in reader]
+    assert len(seen) == 12 and size == (20, 20)
+    assert seen[2][..., 0].mean() > 200 > 60 > seen[2][..., 2].mean()
+    assert seen[10][..., 2].mean() > 200 > 60 > seen[10][..., 0].mean()
+
+
+def test_a_contact_sheet_has_a_place_for_every_frame():
+    frames = np.full((7, 16, 16, 3), (200, 30, 60), np.uint8)
+    sheet = np.asarray(contact_sheet(frames, [str(i) for i in range(7)], columns=3, pixels=16))
+    assert (sheet == (200, 30, 60)).all(-1).sum() == 7 * 16 * 16
