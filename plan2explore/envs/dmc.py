@@ -38,7 +38,6 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
         self.physics = self._world.physics
         model, data = self.physics.model.ptr, self.physics.data.ptr
         self._snapshot = Snapshot(model, data)
-        self._renderer_choice = renderer
         self._renderer = make_renderer(model, data, self.camera, size, renderer)
         self.renderer: str = self._renderer.name
         self.image_buffer: np.ndarray | None = None
@@ -107,18 +106,10 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
         if seed is not None:
             self._seed_episodes(int(seed))
         self._world.reset()
-        self._refresh_terrain()
         self._env_steps, self._running = 0, True
         state = np.empty((1, self._snapshot.size))
         self._snapshot.read(state[0])
         return self._observe(), {"env_steps": 0, "state": state, "drawn": self._world.drawn()}
-
-    def _refresh_terrain(self) -> None:
-        """GL keeps height fields on its side: draw the episode's own, not the last one's."""
-        if suite.has_terrain(self.physics):
-            self._renderer.close()
-            model, data = self.physics.model.ptr, self.physics.data.ptr
-            self._renderer = make_renderer(model, data, self.camera, self.size, self._renderer_choice)
 
     def step(self, action: np.ndarray) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Repeats the action; the reward is the sum over the repeated env steps."""

@@ -20,7 +20,7 @@ from ..envs.tasks import RewardError, Task, call_reward
 from .episode import Episode
 
 Labeller = Callable[[Episode, str], np.ndarray]
-WORTH_A_PROCESS = 4000  # agent steps: below this, a process takes longer to start than to work
+WORTH_A_PROCESS = 50_000  # agent steps: with fewer, a process takes longer to start than to work
 
 
 @overload
