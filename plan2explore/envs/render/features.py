@@ -1,12 +1,12 @@
-"""What a model may ask for that the ray-caster cannot draw: found before the first picture, never drawn wrongly."""
+"""What a model may ask for that the ray-caster cannot draw: named at the start, never drawn wrongly."""
 
 from collections.abc import Iterator
 
 import mujoco
 import numpy as np
 
-from .scene import DIRECTIONAL_LIGHT, SAMPLES, SPOT_LIGHT
 from .shapes import BOX, PLANE, SUPPORTED
+from .tables import DIRECTIONAL_LIGHT, SAMPLES, SPOT_LIGHT
 from .textures import CUBE, FLAT
 
 RGB_ROLE = int(mujoco.mjtTextureRole.mjTEXROLE_RGB)
@@ -91,5 +91,5 @@ def found_features(model: mujoco.MjModel, camera: int) -> Iterator[str]:
 
 
 def unsupported_features(model: mujoco.MjModel, camera: int = 0) -> list[str]:
-    """Names of what the ray-caster cannot draw of a model through one of its cameras; empty when it can draw all."""
+    """Names of what the ray-caster cannot draw of a model seen by a camera; empty if it can draw all."""
     return sorted(set(found_features(model, camera)))

@@ -12,7 +12,7 @@ import sys
 import mujoco
 import numpy as np
 
-from .mujoco_scene import SceneSource
+from .scene import SceneSource
 
 BACKENDS = ("egl", "osmesa")
 PROBE_SECONDS = 60
@@ -29,7 +29,8 @@ model = mujoco.MjModel.from_xml_string("<mujoco><worldbody><geom size='1'/></wor
 data = mujoco.MjData(model)
 mujoco.mj_forward(model, data)
 scene = mujoco.MjvScene(model, 10)
-mujoco.mjv_updateScene(model, data, mujoco.MjvOption(), None, mujoco.MjvCamera(), mujoco.mjtCatBit.mjCAT_ALL, scene)
+camera, everything = mujoco.MjvCamera(), mujoco.mjtCatBit.mjCAT_ALL
+mujoco.mjv_updateScene(model, data, mujoco.MjvOption(), None, camera, everything, scene)
 drawing = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
 mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, drawing)
 mujoco.mjr_render(mujoco.MjrRect(0, 0, 8, 8), scene, drawing)
@@ -66,7 +67,7 @@ def available_backends() -> list[str]:
 
 
 def wanted_backends() -> tuple[str, ...]:
-    """Backends that this process may use: a process can use only one, which the user or an earlier import has chosen."""
+    """Backends that this process may use: one alone if the user or an earlier import of OpenGL chose it."""
     for variable in ("PYOPENGL_PLATFORM", "MUJOCO_GL"):
         chosen = os.environ.get(variable, "").lower()
         if chosen in BACKENDS:

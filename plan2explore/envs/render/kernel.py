@@ -1,7 +1,8 @@
-"""What every compiled function here shares: the compiler's settings and vectors of three numbers as tuples.
+"""What every compiled function here shares: the compiler's settings, and vectors of three numbers.
 
-Matrices are arrays, vectors are tuples: tuples live in registers and need no memory, so small functions cost nothing.
-A *row* is one line of a table (of geoms, of lights); its columns are named by constants that give the first index.
+Vectors are tuples, which live in registers and cost no memory; matrices and tables are arrays. A table has
+one row for each object (a geom, a light); its columns are named by constants, those of vectors by their first
+column.
 """
 
 import math
@@ -14,28 +15,34 @@ import numba
 import numpy as np
 
 Vector = tuple[float, float, float]
-Table = np.ndarray  # float64, one row an object
-
+Table = np.ndarray  # float64 (row, column)
 
 OPTIONS: dict[str, Any] = {"fastmath": True, "nogil": True, "error_model": "numpy"}
+# Functions that only compiled functions call need no way in from Python, and compile faster without one.
+INTERNAL: dict[str, Any] = {**OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Compiles a function of numbers and arrays that only compiled functions call: it has no way in from Python."""
-    return numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(function)
+    """Compiles a function of numbers and arrays that other compiled functions call."""
+    return numba.njit(**INTERNAL)(function)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compiles a function into each of its callers: for many arrays at once are slow to hand over."""
+    return numba.njit(forceinline=True, **INTERNAL)(function)
 
 
 def entry(function: Callable[..., Any]) -> Any:
     """Compiles a function that Python calls, with all that it calls, and keeps the result on disk if it can.
 
-    numba looks at a function's own file and its free variables to tell whether the kept result still holds: a
-    function that calls others needs `sources_digest()` as a free variable.
+    numba looks at the function's own file and at its free variables to tell whether the kept result still
+    holds, so a function that calls others must have `sources_digest()` as a free variable. It must be called
+    with one set of argument types only: then processes that all start at once write the same file, in
+    whatever order.
     """
     try:
         return numba.njit(cache=True, **OPTIONS)(function)
-    except (
-        RuntimeError
-    ):  # neither the package's folder nor the user's cache folder can be written: compile each time
+    except RuntimeError:  # no folder can be written, neither the package's nor the user's cache
         return numba.njit(**OPTIONS)(function)
 
 
@@ -59,11 +66,13 @@ def store(table: Table, row: int, column: int, value: Vector) -> None:
 
 @compiled
 def add(a: Vector, b: Vector) -> Vector:
+    """Sum."""
     return a[0] + b[0], a[1] + b[1], a[2] + b[2]
 
 
 @compiled
 def subtract(a: Vector, b: Vector) -> Vector:
+    """Difference."""
     return a[0] - b[0], a[1] - b[1], a[2] - b[2]
 
 
@@ -75,26 +84,25 @@ def multiply(a: Vector, b: Vector) -> Vector:
 
 @compiled
 def scale(a: Vector, factor: float) -> Vector:
+    """A vector times a number."""
     return a[0] * factor, a[1] * factor, a[2] * factor
 
 
 @compiled
 def along(origin: Vector, distance: float, direction: Vector) -> Vector:
     """The point at a distance along a ray."""
-    return (
-        origin[0] + distance * direction[0],
-        origin[1] + distance * direction[1],
-        origin[2] + distance * direction[2],
-    )
+    return add(origin, scale(direction, distance))
 
 
 @compiled
 def dot(a: Vector, b: Vector) -> float:
+    """Inner product."""
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
 @compiled
 def cross(a: Vector, b: Vector) -> Vector:
+    """Vector product."""
     return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
 
 
@@ -112,7 +120,7 @@ def clamped(a: Vector) -> Vector:
 
 @compiled
 def power(base: float, exponent: float) -> float:
-    """base ** exponent for 0 <= base, quick for the whole exponents that materials and lights have."""
+    """base ** exponent for base >= 0, quick for the whole exponents that materials and lights have."""
     whole = int(exponent)
     if whole != exponent:
         return math.exp(exponent * math.log(max(base, 1e-30)))

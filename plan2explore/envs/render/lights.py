@@ -4,8 +4,24 @@ import math
 
 import numpy as np
 
-from .kernel import Table, Vector, add, along, compiled, dot, multiply, power, scale, subtract, vector
-from .scene import (
+from .kernel import (
+    Table,
+    Vector,
+    add,
+    compiled,
+    cross,
+    dot,
+    inlined,
+    multiply,
+    normalized,
+    power,
+    scale,
+    store,
+    subtract,
+    vector,
+)
+from .shapes import PLANE, crosses_plane, hit
+from .tables import (
     ATTENUATION,
     CASTS_SHADOW,
     COS_CUTOFF,
@@ -29,17 +45,17 @@ from .scene import (
     SPOT_EXPONENT,
     to_local,
 )
-from .shapes import PLANE, crosses_plane, hit
 
 AMBIENT_WITHOUT_LIGHTS = 0.3  # MuJoCo's light for a scene without any
 BEFORE_SURFACE = 1.0 - 1e-4  # an occluder must lie in this part of the way from the light to the point
 
-# Entries of the occluders' summary: a sphere that holds all but the planes, and whether planes cast shadows as well.
-ALL_RADIUS, PLANES_CAST = 3, 4
-OCCLUDERS_SHAPE = 5
+# Columns of the table of casters: spheres around the geoms that cast shadows. Row 0 is a sphere around all of
+# them, with their number in place of a geom.
+CENTRE, REACH, CASTER = 0, 3, 4
+CASTER_COLUMNS = 5
 
 
-@compiled
+@inlined
 def attenuation(lights: Table, i: int, point: Vector) -> tuple[float, Vector]:
     """How much of spot light i arrives at a point, and the unit direction towards the light."""
     towards = subtract(vector(lights, i, LIGHT_POSITION), point)
@@ -53,11 +69,11 @@ def attenuation(lights: Table, i: int, point: Vector) -> tuple[float, Vector]:
     return power(cosine, lights[i, SPOT_EXPONENT]) / falloff, towards
 
 
-@compiled
+@inlined
 def reflected_light(
     geoms: Table, g: int, lights: Table, i: int, point: Vector, facing: Vector, to_eye: Vector, tint: float
 ) -> Vector:
-    """Light i, as geom g sends it to the eye from a point that faces `facing`; `tint` scales the geom's colour.
+    """Light i as geom g sends it to the eye from a point that faces `facing`; `tint` scales g's colour.
 
     Ambient, diffuse and (Blinn's, for a viewer at a finite place) specular terms of OpenGL's light equation.
     """
@@ -84,7 +100,7 @@ def reflected_light(
 
 @compiled
 def own_light(geoms: Table, g: int, light_count: int, tint: float) -> Vector:
-    """What geom g shows without any light upon it: its emission, and MuJoCo's ambient light when there are no lights."""
+    """What geom g shows by itself: its emission, and the light that MuJoCo adds if there are no lights."""
     glow = geoms[g, EMISSION]
     if light_count == 0:
         glow += AMBIENT_WITHOUT_LIGHTS
@@ -92,41 +108,41 @@ def own_light(geoms: Table, g: int, light_count: int, tint: float) -> Vector:
 
 
 @compiled
-def summarize_occluders(geoms: Table, count: int, mirror: int, occluders: np.ndarray) -> None:
-    """Finds a sphere around everything that casts shadows, so that most points need no further test."""
-    occluders[:] = 0.0
-    members = 0
+def list_casters(geoms: Table, count: int, mirror: int, casters: Table, everything: np.ndarray) -> None:
+    """Lists what casts shadows, but for a mirror, which casts its shadow away from the eye.
+
+    `everything` gets the rows of all of them.
+    """
+    found = 0
+    middle = (0.0, 0.0, 0.0)
     for g in range(count):
-        if geoms[g, CASTS_SHADOW] == 0.0:
-            continue
-        if geoms[g, KIND] == PLANE:
-            if g != mirror:
-                occluders[PLANES_CAST] = 1.0
-            continue
-        members += 1
-        for k in range(3):
-            occluders[k] += geoms[g, POSITION + k]
-    if members == 0:
-        return
-    centre = (occluders[0] / members, occluders[1] / members, occluders[2] / members)
-    occluders[0], occluders[1], occluders[2] = centre
-    for g in range(count):
-        if geoms[g, KIND] != PLANE and geoms[g, CASTS_SHADOW] > 0.0:
-            offset = subtract(vector(geoms, g, POSITION), centre)
-            reach = math.sqrt(dot(offset, offset)) + geoms[g, RADIUS]
-            occluders[ALL_RADIUS] = max(occluders[ALL_RADIUS], reach)
+        if geoms[g, CASTS_SHADOW] > 0.0 and g != mirror:
+            found += 1
+            store(casters, found, CENTRE, vector(geoms, g, POSITION))
+            casters[found, REACH] = geoms[g, RADIUS]
+            casters[found, CASTER] = g
+            everything[found - 1] = found
+            middle = add(middle, vector(geoms, g, POSITION))
+    middle = scale(middle, 1.0 / max(found, 1))
+    reach = 0.0
+    for k in range(1, found + 1):
+        offset = subtract(vector(casters, k, CENTRE), middle)
+        reach = max(reach, math.sqrt(dot(offset, offset)) + casters[k, REACH])
+    store(casters, 0, CENTRE, middle)
+    casters[0, REACH] = reach
+    casters[0, CASTER] = found
 
 
-@compiled
-def passes_by(centre: Vector, radius: float, origin: Vector, way: Vector, way_squared: float) -> bool:
-    """Whether the half-line from `origin` along `way` stays outside a sphere."""
-    offset = subtract(centre, origin)
+@inlined
+def passes_by(casters: Table, k: int, origin: Vector, way: Vector, way_squared: float) -> bool:
+    """Whether the half-line from `origin` along `way` stays outside of caster k's sphere."""
+    offset = subtract(vector(casters, k, CENTRE), origin)
     ahead = dot(offset, way)
-    outside = dot(offset, offset) - radius * radius
+    outside = dot(offset, offset) - casters[k, REACH] * casters[k, REACH]
     return outside > 0.0 and (ahead < 0.0 or ahead * ahead < outside * way_squared)
 
 
-@compiled
+@inlined
 def in_shadow_map(lights: Table, i: int, offset: Vector, depth: float) -> bool:
     """Whether light i's shadow map covers a point `offset` from the light; points outside of it are lit."""
     limit = lights[i, MAP_HALF_WIDTH]
@@ -151,37 +167,57 @@ def occludes(geoms: Table, g: int, origin: Vector, way: Vector) -> bool:
 
 
 @compiled
+def way_from_light(lights: Table, i: int, point: Vector) -> Vector:
+    """The way that light i takes to a point, directional light from the plane through its position."""
+    way = subtract(point, vector(lights, i, LIGHT_POSITION))
+    if lights[i, DIRECTIONAL] > 0.0:
+        direction = vector(lights, i, LIGHT_DIRECTION)
+        way = scale(direction, dot(way, direction))
+    return way
+
+
+@compiled
+def choose_casters(
+    casters: Table, lights: Table, i: int, start: Vector, end: Vector, chosen: np.ndarray
+) -> int:
+    """Lists the casters that may lie between light i and the points of a line from `start` to `end`.
+
+    All ways from the light to a line lie in one plane, and most casters are beside it. Answers their number.
+    """
+    facing = normalized(cross(way_from_light(lights, i, start), subtract(end, start)))
+    found = 0
+    for k in range(1, int(casters[0, CASTER]) + 1):
+        if abs(dot(facing, subtract(vector(casters, k, CENTRE), start))) <= casters[k, REACH]:
+            chosen[found] = k
+            found += 1
+    return found
+
+
+@inlined
 def shadowed(
-    geoms: Table, count: int, occluders: np.ndarray, lights: Table, i: int, point: Vector, own: int
-) -> bool:
-    """Whether a geom other than `own`, on which the point lies, keeps light i from the point.
+    geoms: Table, casters: Table, chosen: np.ndarray, count: int, lights: Table, i: int, point: Vector,
+    own: int,
+) -> bool:  # fmt: skip
+    """Whether one of the chosen casters keeps light i from a point of geom `own`.
 
     The way starts at the light, so that a point inside of another geom counts as shaded. `own` is convex and
     cannot shade its lit side.
     """
-    position = vector(lights, i, LIGHT_POSITION)
-    direction = vector(lights, i, LIGHT_DIRECTION)
-    offset = subtract(point, position)
-    depth = dot(offset, direction)
-    if not in_shadow_map(lights, i, offset, depth):
+    offset = subtract(point, vector(lights, i, LIGHT_POSITION))
+    if not in_shadow_map(lights, i, offset, dot(offset, vector(lights, i, LIGHT_DIRECTION))):
         return False
-    origin = position
-    if lights[i, DIRECTIONAL] > 0.0:
-        origin = along(point, -depth, direction)
-    way = subtract(point, origin)
+    way = way_from_light(lights, i, point)
+    origin = subtract(point, way)
     way_squared = dot(way, way)
-    centre = (occluders[0], occluders[1], occluders[2])
-    clear = passes_by(centre, occluders[ALL_RADIUS], origin, way, way_squared)
-    if clear and occluders[PLANES_CAST] == 0.0:
+    if passes_by(casters, 0, origin, way, way_squared):
         return False
-    for g in range(count):
-        if g == own or geoms[g, CASTS_SHADOW] == 0.0:
-            continue
-        if geoms[g, KIND] != PLANE:
-            if clear or passes_by(vector(geoms, g, POSITION), geoms[g, RADIUS], origin, way, way_squared):
-                continue
-        elif occluders[PLANES_CAST] == 0.0:
-            continue
-        if occludes(geoms, g, origin, way):
+    for k in range(count):
+        caster = chosen[k]
+        g = int(casters[caster, CASTER])
+        if (
+            g != own
+            and not passes_by(casters, caster, origin, way, way_squared)
+            and occludes(geoms, g, origin, way)
+        ):
             return True
     return False

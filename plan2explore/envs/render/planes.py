@@ -1,18 +1,31 @@
-"""Planes as MuJoCo draws them: light is computed at the corners of a grid only and interpolated, then textured.
+"""Planes as MuJoCo draws them: light is computed at the corners of a grid and interpolated, then textured.
 
-While camera, lights and the plane stay as they are, each pixel's colour of a plane (before shadows) stays too, so it is
-kept. It is computed for the pixels that show the plane, and depends on nothing else in the scene: a picture does not
-depend on what was drawn before it.
+While camera, lights and the plane stay as they are, each pixel's colour of a plane (before shadows) stays
+too, so it is kept. It is computed when a pixel first shows the plane, and depends on nothing else in the
+scene: a picture does not depend on what was drawn before it.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
-from .kernel import Table, Vector, add, along, clamped, compiled, normalized, store, subtract, vector
-from .lights import own_light, reflected_light
-from .scene import (
+from .kernel import (
+    Table,
+    Vector,
+    add,
+    along,
+    clamped,
+    compiled,
+    inlined,
+    normalized,
+    scale,
+    store,
+    subtract,
+    vector,
+)
+from .lights import choose_casters, own_light, reflected_light, shadowed
+from .shapes import hit_plane
+from .tables import (
     EYE,
     LENS,
     PIXEL,
@@ -28,27 +41,30 @@ from .scene import (
     TEXTURE_REPEAT,
     TEXTURE_UNIFORM,
     UP,
+    pixel_box,
     ray,
     to_local,
     to_world,
 )
-from .shapes import hit_plane
 from .textures import FIRST_LEVEL, HEIGHT, LEVEL_COUNT, WIDTH, filtered, repeats_per_metre
+from .visibility import shows
 
 MOST_CELLS = 200  # along one side of a plane, in MuJoCo
 CORNERS = MOST_CELLS + 1
 
-# Columns of what is kept of a corner and of a pixel; it holds while STAMP is the present one. The colour has three
-# columns for each pass in which light comes: pass 0 has all lights without shadows, pass k the k-th with shadows.
-STAMP, POINT, PIXEL_COLOUR = 0, 1, 4
+# Columns of what is kept of a corner and of a pixel; it holds while STAMP is the present one. The colour has
+# three columns for each pass in which light comes: pass 0 has all lights without shadows, pass k the k-th
+# with them. SHADED is the colour in the present picture, with its shadows.
+STAMP, POINT, SHADED, PIXEL_COLOUR = 0, 1, 4, 7
 CORNER_LIGHT = 1
+VISIBLE_LIGHT = 2e-3  # less of a light than this (of 3) is not worth a shadow test
 
 
 class PlaneCache(NamedTuple):
     """What is known of each plane for the present camera, lights and plane."""
 
     corners: np.ndarray  # float64 (plane, corner x, corner y, STAMP and CORNER_LIGHT...)
-    pixels: np.ndarray  # float64 (plane, pixel, STAMP, POINT and PIXEL_COLOUR...)
+    pixels: np.ndarray  # float64 (plane, pixel, STAMP, POINT, SHADED and PIXEL_COLOUR...)
 
 
 def make_plane_cache(planes: int, pixels: int, passes: int) -> PlaneCache:
@@ -61,12 +77,13 @@ def make_plane_cache(planes: int, pixels: int, passes: int) -> PlaneCache:
 
 @compiled
 def grid(half: float, spacing: float) -> tuple[int, float, float]:
-    """MuJoCo's division of a plane's side: how many cells, the width of the outer cells and of the inner ones.
+    """MuJoCo's division of a plane's side: the number of cells, and the width of outer and inner ones.
 
-    Inner cells are twice the plane's third size wide, an even number of them, and the outer two fill the rest.
+    Inner cells are twice the plane's third size wide, an even number of them, and the outer two fill the
+    rest.
     """
     step = max(spacing, half / (MOST_CELLS - 2))
-    inner = int(math.floor(half / max(step, 1e-15)))
+    inner = int(half / max(step, 1e-15))
     inner -= inner % 2
     return inner + 2, half - inner * step, 2.0 * step
 
@@ -82,30 +99,32 @@ def grid_line(index: int, half: float, cells: int, outer: float, inner: float) -
 
 
 @compiled
-def grid_cell(x: float, half: float, spacing: float) -> tuple[int, float, float, float]:
-    """The cell about x: its index, its two ends, and where between them x lies."""
-    cells, outer, inner = grid(half, spacing)
-    index = 0
-    if x >= -half + outer:
-        index = min(1 + int((x + half - outer) / inner), cells - 1)
-    low = grid_line(index, half, cells, outer, inner)
-    high = grid_line(index + 1, half, cells, outer, inner)
-    return index, low, high, (x - low) / max(high - low, 1e-12)
+def grid_cell(x: float, half: float, cells: int, outer: float, inner: float) -> tuple[int, float]:
+    """The cell about x, and where in it x lies, from 0 to 1."""
+    if x < -half + outer:
+        return 0, (x + half) / outer
+    if x >= half - outer:
+        return cells - 1, (x - half + outer) / max(outer, 1e-12)
+    place = (x + half - outer) / inner
+    index = min(int(place), cells - 3)
+    return 1 + index, place - index
 
 
-@compiled
+@inlined
 def light_corner(
-    geoms: Table, g: int, lights: Table, light_count: int, eye: Vector, x: float, y: float, row: Table, j: int
-) -> None:
-    """Stores the light at a point (x, y) of plane g, for each pass, in row j of a table of corners."""
+    geoms: Table, g: int, lights: Table, light_count: int, eye: Vector, x: float, y: float,
+    corners: np.ndarray, i: int, j: int,
+) -> None:  # fmt: skip
+    """Stores the light at a point (x, y) of plane g, for each pass, as corner (i, j)."""
+    row = corners[int(geoms[g, PLANE_INDEX]), i]
     point = add(vector(geoms, g, POSITION), to_world(geoms, g, (x, y, 0.0)))
     facing = to_world(geoms, g, (0.0, 0.0, 1.0))
     to_eye = normalized(subtract(eye, point))
     unshadowed = own_light(geoms, g, light_count, 1.0)
     column = CORNER_LIGHT
-    for i in range(light_count):
-        colour = reflected_light(geoms, g, lights, i, point, facing, to_eye, 1.0)
-        if lights[i, SHADOWS] > 0.0:
+    for light in range(light_count):
+        colour = reflected_light(geoms, g, lights, light, point, facing, to_eye, 1.0)
+        if lights[light, SHADOWS] > 0.0:
             column += 3
             store(row, j, column, clamped(colour))
         else:
@@ -115,81 +134,151 @@ def light_corner(
 
 @compiled
 def plane_texture(
-    geoms: Table, g: int, camera: Table, texels: np.ndarray, index: np.ndarray, local: Vector, direction: Vector,
-    depth: float,
+    geoms: Table, g: int, texels: np.ndarray, index: np.ndarray, local: Vector, direction: Vector,
+    right: Vector, up: Vector,
 ) -> Vector:  # fmt: skip
-    """Texture of plane g where a ray meets it, both in the plane's frame; white without a texture."""
+    """Texture of plane g where a ray meets it; white without a texture.
+
+    All in the plane's frame; `right` and `up` are the steps, at the point's depth, to the next pixels.
+    """
     texture = int(geoms[g, TEXTURE])
     if texture < 0:
         return 1.0, 1.0, 1.0
     s = repeats_per_metre(geoms[g, TEXTURE_REPEAT], geoms[g, SIZE], geoms[g, TEXTURE_UNIFORM])
     t = repeats_per_metre(geoms[g, TEXTURE_REPEAT + 1], geoms[g, SIZE + 1], geoms[g, TEXTURE_UNIFORM])
     first = index[texture, FIRST_LEVEL]
-    step = depth * camera[LENS, PIXEL]
-    wide = step * s * index[first, WIDTH]
-    high = step * t * index[first, HEIGHT]
-    density = 0.0
-    for axis in (RIGHT, UP):  # how far the point on the plane moves from one pixel to the next
-        move = to_local(geoms, g, vector(camera, axis, 0))
-        along_ray = move[2] / direction[2]
-        density = max(density, abs(move[0] - along_ray * direction[0]) * wide)
-        density = max(density, abs(move[1] - along_ray * direction[1]) * high)
+    flat_x, flat_y = direction[0] / direction[2], direction[1] / direction[2]
+    wide = max(abs(right[0] - right[2] * flat_x), abs(up[0] - up[2] * flat_x)) * s * index[first, WIDTH]
+    high = max(abs(right[1] - right[2] * flat_y), abs(up[1] - up[2] * flat_y)) * t * index[first, HEIGHT]
     x, y = (geoms[g, SIZE] + local[0]) * s, (geoms[g, SIZE + 1] - local[1]) * t
-    return filtered(texels, index, first, index[texture, LEVEL_COUNT], x, y, density, True)
+    return filtered(texels, index, first, index[texture, LEVEL_COUNT], x, y, max(wide, high), True)
 
 
-@compiled
-def interpolate_corners(
-    geoms: Table, g: int, lights: Table, light_count: int, eye: Vector, local: Vector, texture: Vector,
-    pixel: int, corners: np.ndarray, pixels: np.ndarray, now: float,
+@inlined
+def light_cell(
+    geoms: Table, g: int, lights: Table, light_count: int, eye: Vector, i: int, j: int,
+    x_grid: tuple[int, float, float], y_grid: tuple[int, float, float], corners: np.ndarray, now: float,
 ) -> None:  # fmt: skip
-    """Stores a pixel's colour, for each pass: its texture's colour times the light between its cell's corners."""
+    """Lights those corners of cell (i, j) of plane g that are not lit yet."""
     plane = int(geoms[g, PLANE_INDEX])
-    spacing = geoms[g, SIZE + 2]
-    i, left, right, x = grid_cell(local[0], geoms[g, SIZE], spacing)
-    j, low, high, y = grid_cell(local[1], geoms[g, SIZE + 1], spacing)
-    for a in range(2):
-        for b in range(2):
-            if corners[plane, i + a, j + b, STAMP] != now:
-                corners[plane, i + a, j + b, STAMP] = now
-                row = corners[plane, i + a]
-                corner_x, corner_y = right if a else left, high if b else low
-                light_corner(geoms, g, lights, light_count, eye, corner_x, corner_y, row, j + b)
+    for a in range(i, i + 2):
+        for b in range(j, j + 2):
+            if corners[plane, a, b, STAMP] != now:
+                corners[plane, a, b, STAMP] = now
+                x = grid_line(a, geoms[g, SIZE], x_grid[0], x_grid[1], x_grid[2])
+                y = grid_line(b, geoms[g, SIZE + 1], y_grid[0], y_grid[1], y_grid[2])
+                light_corner(geoms, g, lights, light_count, eye, x, y, corners, a, b)
+
+
+@inlined
+def interpolate_cell(
+    plane: int, i: int, j: int, x: float, y: float, texture: Vector, corners: np.ndarray, pixel: int,
+    pixels: np.ndarray,
+) -> None:  # fmt: skip
+    """Stores a pixel's colour for each pass: its texture's times the light at (x, y) in its cell."""
     # OpenGL splits the cell into two triangles: one with the corner (0, 0), the other with (1, 1).
-    a = b = 0
+    a = 0
     if x + y > 1.0:
-        a = b = 1
-        x, y = 1.0 - x, 1.0 - y
-    for k in range(corners.shape[3] - CORNER_LIGHT):
-        base = corners[plane, i + a, j + b, CORNER_LIGHT + k]
-        slope_x = corners[plane, i + 1 - a, j + b, CORNER_LIGHT + k] - base
-        slope_y = corners[plane, i + a, j + 1 - b, CORNER_LIGHT + k] - base
-        tint = texture[0] if k % 3 == 0 else texture[1] if k % 3 == 1 else texture[2]
-        pixels[plane, pixel, PIXEL_COLOUR + k] = tint * (base + x * slope_x + y * slope_y)
+        a, x, y = 1, 1.0 - x, 1.0 - y
+    rest = 1.0 - x - y
+    for k in range(0, corners.shape[3] - CORNER_LIGHT, 3):
+        for channel in range(3):
+            c = CORNER_LIGHT + k + channel
+            light = (
+                rest * corners[plane, i + a, j + a, c]
+                + x * corners[plane, i + 1 - a, j + a, c]
+                + y * corners[plane, i + a, j + 1 - a, c]
+            )
+            pixels[plane, pixel, PIXEL_COLOUR + k + channel] = light * texture[channel]
 
 
 @compiled
-def fill_plane_pixel(
-    geoms: Table, g: int, lights: Table, light_count: int, camera: Table, texels: np.ndarray, index: np.ndarray,
-    x: int, y: int, size: int, corners: np.ndarray, pixels: np.ndarray, now: float,
+def fill_plane(
+    geoms: Table, g: int, lights: Table, light_count: int, camera: Table, owner: np.ndarray, size: int,
+    texels: np.ndarray, index: np.ndarray, corners: np.ndarray, pixels: np.ndarray, now: float,
 ) -> None:  # fmt: skip
-    """Computes pixel (x, y) of plane g: at the pixel's centre, or at its first sample that the plane covers."""
+    """Computes the colours of plane g, before shadows, at the pixels that show it and are not computed yet.
+
+    A pixel's colour is that at its centre, or at the first of its samples that the plane covers.
+    """
+    plane = int(geoms[g, PLANE_INDEX])
     eye = vector(camera, EYE, 0)
     shape = vector(geoms, g, SIZE)
     origin = to_local(geoms, g, subtract(eye, vector(geoms, g, POSITION)))
-    half = 0.5 * size
-    direction = to_local(geoms, g, ray(camera, x + 0.5, y + 0.5, half))
-    depth = hit_plane(shape, origin, direction)
-    sample = 0
-    while depth <= 0.0 and sample < SAMPLES:
-        direction = to_local(geoms, g, ray(camera, x + SAMPLE_X[sample], y + SAMPLE_Y[sample], half))
-        depth = hit_plane(shape, origin, direction)
-        sample += 1
-    local = along(origin, depth, direction)
-    texture = plane_texture(geoms, g, camera, texels, index, local, direction, depth)
-    pixel = y * size + x
-    interpolate_corners(geoms, g, lights, light_count, eye, local, texture, pixel, corners, pixels, now)
+    right = to_local(geoms, g, scale(vector(camera, RIGHT, 0), camera[LENS, PIXEL]))
+    up = to_local(geoms, g, scale(vector(camera, UP, 0), camera[LENS, PIXEL]))
+    x_grid, y_grid = grid(shape[0], shape[2]), grid(shape[1], shape[2])
+    x0, x1, y0, y1 = pixel_box(geoms, g, camera, size)
+    for y in range(y0, y1):
+        for x in range(x0, x1):
+            pixel = y * size + x
+            if pixels[plane, pixel, STAMP] == now or not shows(owner, pixel, g):
+                continue
+            direction = to_local(geoms, g, ray(camera, x + 0.5, y + 0.5, 0.5 * size))
+            depth = hit_plane(shape, origin, direction)
+            sample = 0
+            while depth <= 0.0 and sample < SAMPLES:
+                through = ray(camera, x + SAMPLE_X[sample], y + SAMPLE_Y[sample], 0.5 * size)
+                direction = to_local(geoms, g, through)
+                depth = hit_plane(shape, origin, direction)
+                sample += 1
+            local = along(origin, depth, direction)
+            texture = plane_texture(
+                geoms, g, texels, index, local, direction, scale(right, depth), scale(up, depth)
+            )
+            i, place_x = grid_cell(local[0], shape[0], x_grid[0], x_grid[1], x_grid[2])
+            j, place_y = grid_cell(local[1], shape[1], y_grid[0], y_grid[1], y_grid[2])
+            light_cell(geoms, g, lights, light_count, eye, i, j, x_grid, y_grid, corners, now)
+            interpolate_cell(plane, i, j, place_x, place_y, texture, corners, pixel, pixels)
+            point = add(vector(geoms, g, POSITION), to_world(geoms, g, local))
+            for k in range(3):
+                pixels[plane, pixel, POINT + k] = point[k]
+            pixels[plane, pixel, STAMP] = now
+
+
+@compiled
+def kept(pixels: np.ndarray, plane: int, pixel: int, column: int) -> Vector:
+    """Three numbers of what is kept of a plane's pixel."""
+    return pixels[plane, pixel, column], pixels[plane, pixel, column + 1], pixels[plane, pixel, column + 2]
+
+
+@compiled
+def row_ends(owner: np.ndarray, g: int, y: int, size: int) -> tuple[int, int]:
+    """First and last pixel of a row that show geom g; the last before the first when none does."""
+    first, last = (y + 1) * size, y * size - 1
+    for pixel in range(y * size, (y + 1) * size):
+        if shows(owner, pixel, g):
+            first = min(first, pixel)
+            last = pixel
+    return first, last
+
+
+@compiled
+def shadow_plane(
+    geoms: Table, g: int, lights: Table, light_count: int, casters: Table, chosen: np.ndarray,
+    owner: np.ndarray, y0: int, y1: int, size: int, pixels: np.ndarray,
+) -> None:  # fmt: skip
+    """Adds, at the pixels that show plane g, the light of those lights that nothing keeps away."""
     plane = int(geoms[g, PLANE_INDEX])
-    point = add(vector(geoms, g, POSITION), to_world(geoms, g, local))
-    pixels[plane, pixel, POINT], pixels[plane, pixel, POINT + 1], pixels[plane, pixel, POINT + 2] = point
-    pixels[plane, pixel, STAMP] = now
+    for y in range(y0, y1):
+        first, last = row_ends(owner, g, y, size)
+        if last < first:
+            continue
+        for pixel in range(first, last + 1):
+            for k in range(3):
+                pixels[plane, pixel, SHADED + k] = pixels[plane, pixel, PIXEL_COLOUR + k]
+        column = PIXEL_COLOUR
+        for i in range(light_count):
+            if lights[i, SHADOWS] == 0.0:
+                continue
+            column += 3
+            ends = kept(pixels, plane, first, POINT), kept(pixels, plane, last, POINT)
+            count = choose_casters(casters, lights, i, ends[0], ends[1], chosen)
+            for pixel in range(first, last + 1):
+                colour = kept(pixels, plane, pixel, column)
+                if not shows(owner, pixel, g) or colour[0] + colour[1] + colour[2] <= VISIBLE_LIGHT:
+                    continue
+                point = kept(pixels, plane, pixel, POINT)
+                if not shadowed(geoms, casters, chosen, count, lights, i, point, g):
+                    for k in range(3):
+                        pixels[plane, pixel, SHADED + k] += pixels[plane, pixel, column + k]

@@ -1,4 +1,4 @@
-"""Draws MuJoCo scenes without OpenGL: rays cast at analytic shapes, with OpenGL's lighting, shadows, mirror and sky.
+"""Draws MuJoCo scenes without OpenGL: rays cast at analytic shapes, lit and shaded as OpenGL would.
 
 A model's constants (textures, sizes) are prepared here; a frame is one call of `passes.draw`.
 """
@@ -9,24 +9,18 @@ import mujoco
 import numpy as np
 
 from .features import shape_name
-from .lights import OCCLUDERS_SHAPE
-from .mujoco_scene import SceneSource
-from .passes import SKY_COLUMNS, Frame, Layer, draw
+from .lights import CASTER_COLUMNS
+from .passes import SKY_COLUMNS, Frame, draw
 from .planes import make_plane_cache
-from .scene import (
-    CAMERA_FIELDS,
-    CAMERA_SHAPE,
-    GEOM_COLUMNS,
-    GEOM_FIELDS,
-    LIGHT_COLUMNS,
-    LIGHT_FIELDS,
-    SAMPLES,
-    view,
-)
+from .scene import CAMERA_FIELDS, GEOM_FIELDS, LIGHT_FIELDS, SceneSource, view
 from .shapes import PLANE
+from .tables import CAMERA_SHAPE, GEOM_COLUMNS, LIGHT_COLUMNS, NOTHING, SAMPLES
 from .textures import build_textures, find_sky
+from .visibility import Layer
+
 
 def make_layer(size: int) -> Layer:
+    """Empty buffers for what one camera sees."""
     samples = size * size * SAMPLES
     return Layer(
         camera=np.zeros(CAMERA_SHAPE),
@@ -37,7 +31,7 @@ def make_layer(size: int) -> Layer:
 
 
 class RaycastRenderer:
-    """Draws one camera of one model. A picture depends on the model and its data only, not on earlier ones."""
+    """Draws one camera of one model. A picture depends on the model and its data, never on earlier ones."""
 
     name = "raycast"
 
@@ -65,7 +59,7 @@ class RaycastRenderer:
         unknown = draw(
             self._frame, scene.ngeom, scene.nlight, self._shadow_clip, self._shadow_scale, self._sky, out
         )
-        if unknown >= 0:
+        if unknown != NOTHING:
             raise RuntimeError(
                 f"The scene has a {shape_name(scene.geoms[unknown].type)}, which the ray-caster cannot draw: "
                 "choose renderer='gl'."
@@ -79,7 +73,7 @@ class RaycastRenderer:
 
 
 def make_frame(model: mujoco.MjModel, scene: mujoco.MjvScene, size: int, pixel: float) -> Frame:
-    """Everything that `draw` needs for a model: views of MuJoCo's scene, the model's textures, empty buffers."""
+    """All that `draw` needs for a model: views of MuJoCo's scene, the model's textures, empty buffers."""
     lights, pixels = len(scene.lights), size * size
     planes = int(np.sum(model.geom_type == PLANE))
     return Frame(
@@ -93,11 +87,13 @@ def make_frame(model: mujoco.MjModel, scene: mujoco.MjvScene, size: int, pixel: 
         mirrored=make_layer(size),
         planes=make_plane_cache(planes, pixels, passes=1 + model.nlight),
         sky=np.zeros((pixels, SKY_COLUMNS)),
-        stamps=np.ones(2),
+        stamps=np.ones(3),
         seen_planes=np.zeros((planes, GEOM_COLUMNS)),
-        seen_lights=np.zeros((lights + 1, LIGHT_COLUMNS)),
+        seen_lights=np.zeros((lights, LIGHT_COLUMNS)),
         seen_camera=np.zeros(CAMERA_SHAPE),
-        occluders=np.zeros(OCCLUDERS_SHAPE),
+        casters=np.zeros((scene.maxgeom + 1, CASTER_COLUMNS)),
+        everything=np.zeros(scene.maxgeom + 1, np.int64),
+        chosen=np.zeros(scene.maxgeom + 1, np.int64),
         order=np.zeros(scene.maxgeom, np.int64),
         distance=np.zeros(scene.maxgeom),
     )

@@ -1,7 +1,7 @@
-"""MuJoCo's list of what is to be drawn, read in place into tables of geoms and lights and a camera.
+"""MuJoCo's abstract scene of one camera, which both renderers draw from, and its memory as numpy arrays.
 
-`mjv_updateScene` needs no OpenGL. It leaves arrays of C structures, which numpy views without a copy; their layout is
-taken from MuJoCo's own description of its structures and checked against what its bindings read at construction.
+`mjv_updateScene` needs no OpenGL. It leaves arrays of C structures, which numpy views without a copy; their
+layout is taken from MuJoCo's own description of its structures and checked against what its bindings read.
 """
 
 import ctypes
@@ -11,43 +11,7 @@ import mujoco
 import numpy as np
 from mujoco.introspect import ast_nodes, structs
 
-from .kernel import Table, Vector, add, compiled, cross, dot, normalized, scale, store, subtract, vector
-from .shapes import BOX, PLANE, SPHERE, bounding_radius
-
-# Columns of the table of geoms. A vector takes three columns, the rotation nine (row after row).
-KIND, SIZE, POSITION, ROTATION, RGB, ALPHA = 0, 1, 4, 7, 16, 19
-EMISSION, SPECULAR, SHININESS, REFLECTANCE = 20, 21, 22, 23
-TEXTURE, TEXTURE_UNIFORM, TEXTURE_REPEAT, PLANE_INDEX = 24, 25, 26, 28
-RADIUS, CASTS_SHADOW, TRANSPARENT = 29, 30, 31
-GEOM_COLUMNS = 32
-
-# Columns of the table of lights.
-LIGHT_POSITION, LIGHT_DIRECTION, LIGHT_AMBIENT, LIGHT_DIFFUSE, LIGHT_SPECULAR, ATTENUATION = (
-    0,
-    3,
-    6,
-    9,
-    12,
-    15,
-)
-COS_CUTOFF, SPOT_EXPONENT, DIRECTIONAL, SHADOWS, MAP_HALF_WIDTH, MAP_X, MAP_Y = 18, 19, 20, 21, 22, 23, 26
-LIGHT_COLUMNS = 29
-
-# Rows of a camera: its position, its axes, and (PIXEL: a pixel's width at depth 1, NEAR, FAR: the clipping depths).
-EYE, RIGHT, UP, AHEAD, LENS = 0, 1, 2, 3, 4
-PIXEL, NEAR, FAR = 0, 1, 2
-CAMERA_SHAPE = (5, 3)
-
-# Where a pixel's coverage is tested, from its upper left corner: Mesa's four samples, and those of many GPUs.
-SAMPLE_X = np.array([0.375, 0.875, 0.125, 0.625])
-SAMPLE_Y = np.array([0.875, 0.625, 0.375, 0.125])
-SAMPLES = len(SAMPLE_X)
-
-SPOT_LIGHT, DIRECTIONAL_LIGHT = 0, 1  # mjtLightType
-DECORATION = int(mujoco.mjtCatBit.mjCAT_DECOR)
-OPAQUE = 0.995  # MuJoCo draws geoms below this alpha as transparent
-SHINIEST = 128.0  # the OpenGL exponent of shininess 1
-WIDEST_SHADOW_MAP = 160.0  # degrees
+ALL_CATEGORIES = int(mujoco.mjtCatBit.mjCAT_ALL)
 
 GEOM_FIELDS = (
     "type", "dataid", "category", "texid", "texuniform", "size", "pos", "mat", "rgba", "emission", "specular",
@@ -66,8 +30,8 @@ class SceneLayoutError(RuntimeError):
 
     def __init__(self, struct: str, detail: str):
         super().__init__(
-            f"MuJoCo {mujoco.__version__} keeps {struct} in memory in a way the ray-caster cannot read ({detail}): "
-            "use renderer='gl', or a MuJoCo version that pyproject.toml allows"
+            f"MuJoCo {mujoco.__version__} keeps {struct} in memory in a way that the ray-caster cannot read "
+            f"({detail}): choose renderer='gl', or install a MuJoCo that plan2explore was tested with."
         )
 
 
@@ -85,160 +49,72 @@ def layout(struct: str) -> np.dtype:
     return np.dtype({"names": names, "formats": formats}, align=True)
 
 
+def address(element: Any) -> int:
+    """Where a structure's field `pos` lies in memory."""
+    return element.pos.__array_interface__["data"][0]
+
+
 def view(struct: str, elements: Any, fields: tuple[str, ...]) -> np.ndarray:
-    """A structured view, without a copy, of an array in MuJoCo's memory; `fields` are those that will be read."""
+    """A structured view, without a copy, of an array in MuJoCo's memory, of which `fields` will be read."""
     kind = layout(struct)
     missing = [name for name in fields if name not in (kind.names or ())]
     if missing:
         raise SceneLayoutError(struct, f"it has no field {missing[0]}")
-    address = elements[0].pos.__array_interface__["data"][0] - kind.fields["pos"][1]  # type: ignore[index]
-    memory = (ctypes.c_char * (kind.itemsize * len(elements))).from_address(address)
-    array = np.frombuffer(memory, dtype=kind)
+    if len(elements) > 1 and address(elements[1]) - address(elements[0]) != kind.itemsize:
+        raise SceneLayoutError(struct, f"it is not {kind.itemsize} bytes long")
+    start = address(elements[0]) - dict(kind.fields or {})["pos"][1]
+    memory = (ctypes.c_char * (kind.itemsize * len(elements))).from_address(start)
+    array = np.frombuffer(memoryview(memory), dtype=kind)
     check(struct, array, elements, fields)
     return array
 
 
 def check(struct: str, array: np.ndarray, elements: Any, fields: tuple[str, ...]) -> None:
-    """Reads every field of the first elements through the view and through MuJoCo's bindings; they must agree."""
+    """Reads the first elements through the view and through MuJoCo's bindings; they must agree."""
     for index in range(min(len(elements), 4)):
         for name in fields:
             ours, theirs = array[index][name], np.asarray(getattr(elements[index], name))
             if not np.array_equal(np.ravel(ours), np.ravel(theirs), equal_nan=True):
-                raise SceneLayoutError(
-                    struct, f"field {name} reads {ours}, and {theirs} through MuJoCo's bindings"
-                )
+                raise SceneLayoutError(struct, f"field {name} is {theirs} and reads {ours}")
 
 
-@compiled
-def to_local(geoms: Table, g: int, a: Vector) -> Vector:
-    """A world direction in the frame of geom g."""
-    r = ROTATION
-    return (
-        geoms[g, r] * a[0] + geoms[g, r + 3] * a[1] + geoms[g, r + 6] * a[2],
-        geoms[g, r + 1] * a[0] + geoms[g, r + 4] * a[1] + geoms[g, r + 7] * a[2],
-        geoms[g, r + 2] * a[0] + geoms[g, r + 5] * a[1] + geoms[g, r + 8] * a[2],
-    )
+def most_geoms(model: mujoco.MjModel) -> int:
+    """Room for everything that a scene can list without debugging aids: geoms, sites, pieces of tendons."""
+    return model.ngeom + model.nsite + 2 * model.nwrap + model.ntendon + model.nskin + model.nflex + 100
 
 
-@compiled
-def to_world(geoms: Table, g: int, a: Vector) -> Vector:
-    """A direction in the frame of geom g, in the world's."""
-    r = ROTATION
-    return (
-        geoms[g, r] * a[0] + geoms[g, r + 1] * a[1] + geoms[g, r + 2] * a[2],
-        geoms[g, r + 3] * a[0] + geoms[g, r + 4] * a[1] + geoms[g, r + 5] * a[2],
-        geoms[g, r + 6] * a[0] + geoms[g, r + 7] * a[1] + geoms[g, r + 8] * a[2],
-    )
+def scene_options() -> mujoco.MjvOption:
+    """MuJoCo's defaults without rangefinders' rays, as dm_control draws."""
+    options = mujoco.MjvOption()
+    options.flags[mujoco.mjtVisFlag.mjVIS_RANGEFINDER] = False
+    return options
 
 
-@compiled
-def height_above(geoms: Table, g: int, point: Vector) -> float:
-    """How far a point lies in front of the plane geom g."""
-    return to_local(geoms, g, subtract(point, vector(geoms, g, POSITION)))[2]
+def fixed_camera(camera: int) -> mujoco.MjvCamera:
+    """One of the model's own cameras."""
+    chosen = mujoco.MjvCamera()
+    chosen.type = mujoco.mjtCamera.mjCAMERA_FIXED
+    chosen.fixedcamid = camera
+    return chosen
 
 
-@compiled
-def ray(camera: Table, x: float, y: float, half: float) -> Vector:
-    """Direction, at depth 1, through a point of the picture in pixels; `half` is half the picture's size."""
-    u = (x - half) * camera[LENS, PIXEL]
-    v = (half - y) * camera[LENS, PIXEL]
-    return (
-        camera[AHEAD, 0] + u * camera[RIGHT, 0] + v * camera[UP, 0],
-        camera[AHEAD, 1] + u * camera[RIGHT, 1] + v * camera[UP, 1],
-        camera[AHEAD, 2] + u * camera[RIGHT, 2] + v * camera[UP, 2],
-    )
+class SceneSource:
+    """A scene that follows a model and its data. MuJoCo reads both anew each time: no change is missed."""
 
+    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, camera: int):
+        self.scene = mujoco.MjvScene(model, most_geoms(model))
+        self._arguments = (
+            model,
+            data,
+            scene_options(),
+            mujoco.MjvPerturb(),
+            fixed_camera(camera),
+            ALL_CATEGORIES,
+            self.scene,
+        )
+        self.update()
 
-@compiled
-def read_camera(raw: np.ndarray, size: int, camera: Table) -> None:
-    """MuJoCo's camera: halfway between the two eyes of its scene."""
-    for k in range(3):
-        camera[EYE, k] = 0.5 * (raw[0].pos[k] + raw[1].pos[k])
-        camera[AHEAD, k] = 0.5 * (raw[0].forward[k] + raw[1].forward[k])
-        camera[UP, k] = 0.5 * (raw[0].up[k] + raw[1].up[k])
-    ahead = normalized(vector(camera, AHEAD, 0))
-    right = normalized(cross(ahead, vector(camera, UP, 0)))
-    store(camera, AHEAD, 0, ahead)
-    store(camera, RIGHT, 0, right)
-    store(camera, UP, 0, cross(right, ahead))
-    near = raw[0].frustum_near
-    camera[LENS, PIXEL] = (raw[0].frustum_top - raw[0].frustum_bottom) / (near * size)
-    camera[LENS, NEAR] = near
-    camera[LENS, FAR] = raw[0].frustum_far
-
-
-@compiled
-def mirror_camera(camera: Table, geoms: Table, g: int, mirrored: Table) -> None:
-    """The camera as seen in the plane geom g: rays from it are the reflected rays."""
-    facing = to_world(geoms, g, (0.0, 0.0, 1.0))
-    eye = vector(camera, EYE, 0)
-    store(mirrored, EYE, 0, add(eye, scale(facing, -2.0 * height_above(geoms, g, eye))))
-    for axis in range(RIGHT, LENS):
-        a = vector(camera, axis, 0)
-        store(mirrored, axis, 0, add(a, scale(facing, -2.0 * dot(facing, a))))
-    store(mirrored, LENS, 0, vector(camera, LENS, 0))
-
-
-@compiled
-def read_geoms(raw: np.ndarray, count: int, camera: Table, geoms: Table) -> int:
-    """Copies the scene's geoms into the table. Answers the first that cannot be drawn, or -1."""
-    eye = vector(camera, EYE, 0)
-    for g in range(count):
-        geom = raw[g]
-        kind = geom.type
-        if not (kind == PLANE or SPHERE <= kind <= BOX) or (kind == PLANE and geom.dataid < 0):
-            return g
-        geoms[g, KIND] = kind
-        for k in range(3):
-            geoms[g, SIZE + k] = geom.size[k]
-            geoms[g, POSITION + k] = geom.pos[k]
-        for k in range(9):
-            geoms[g, ROTATION + k] = geom.mat[k]
-        for k in range(4):
-            geoms[g, RGB + k] = geom.rgba[k]
-        geoms[g, EMISSION] = geom.emission
-        geoms[g, SPECULAR] = geom.specular
-        geoms[g, SHININESS] = geom.shininess * SHINIEST
-        geoms[g, REFLECTANCE] = geom.reflectance
-        geoms[g, TEXTURE] = geom.texid
-        geoms[g, TEXTURE_UNIFORM] = geom.texuniform
-        geoms[g, TEXTURE_REPEAT] = geom.texrepeat[0]
-        geoms[g, TEXTURE_REPEAT + 1] = geom.texrepeat[1]
-        geoms[g, PLANE_INDEX] = geom.dataid
-        geoms[g, RADIUS] = bounding_radius(kind, vector(geoms, g, SIZE))
-        geoms[g, CASTS_SHADOW] = geom.category != DECORATION
-        behind = kind == PLANE and height_above(geoms, g, eye) < 0.0
-        geoms[g, TRANSPARENT] = geom.rgba[3] < OPAQUE or behind
-    return -1
-
-
-@compiled
-def shadow_map_up(direction: Vector) -> Vector:
-    """The axis that MuJoCo turns up in a light's shadow map."""
-    up = cross(direction, (-1.0, 0.0, 0.0))
-    return normalized(up if dot(up, up) > 0.01 else cross(direction, (0.0, 1.0, 0.0)))
-
-
-@compiled
-def read_lights(raw: np.ndarray, count: int, shadow_clip: float, shadow_scale: float, lights: Table) -> None:
-    """Copies the scene's lights into the table, each with the extent of its shadow map (0 half width: no map)."""
-    for i in range(count):
-        light = raw[i]
-        for k in range(3):
-            lights[i, LIGHT_POSITION + k] = light.pos[k]
-            lights[i, LIGHT_DIRECTION + k] = light.dir[k]
-            lights[i, LIGHT_AMBIENT + k] = light.ambient[k]
-            lights[i, LIGHT_DIFFUSE + k] = light.diffuse[k]
-            lights[i, LIGHT_SPECULAR + k] = light.specular[k]
-            lights[i, ATTENUATION + k] = light.attenuation[k]
-        directional = light.type == DIRECTIONAL_LIGHT
-        lights[i, COS_CUTOFF] = np.cos(np.deg2rad(light.cutoff))
-        lights[i, SPOT_EXPONENT] = light.exponent
-        lights[i, DIRECTIONAL] = directional
-        lights[i, SHADOWS] = light.castshadow and shadow_clip > 0.0
-        opening = min(2.0 * light.cutoff * shadow_scale, WIDEST_SHADOW_MAP)
-        lights[i, MAP_HALF_WIDTH] = shadow_clip if directional else np.tan(np.deg2rad(opening) / 2.0)
-        direction = vector(lights, i, LIGHT_DIRECTION)
-        upwards = shadow_map_up(vector(lights, i, LIGHT_DIRECTION))
-        store(lights, i, MAP_X, cross(vector(lights, i, LIGHT_DIRECTION), upwards))
-        store(lights, i, MAP_Y, upwards)
+    def update(self) -> mujoco.MjvScene:
+        """The scene as it is now."""
+        mujoco.mjv_updateScene(*self._arguments)
+        return self.scene

@@ -1,6 +1,7 @@
-"""Rays against MuJoCo's analytic shapes, each in its own frame: where a ray enters and how the surface faces there.
+"""Rays against MuJoCo's analytic shapes, each in its own frame: where a ray enters, how the surface faces.
 
-Only the side where a ray enters is seen, as in OpenGL with back faces culled; from inside, a shape is invisible.
+Only the side where a ray enters is seen, as in OpenGL with back faces culled: from inside a shape is
+invisible.
 """
 
 import math
@@ -46,7 +47,7 @@ def hit_ellipsoid(size: Vector, origin: Vector, direction: Vector) -> float:
 
 @compiled
 def hit_tube(size: Vector, origin: Vector, direction: Vector, round_ends: bool) -> float:
-    """Distance to a cylinder (flat ends) or capsule (round ends) around z with radius size[0], half length size[2]."""
+    """Distance to a cylinder (flat ends) or capsule (round ends) of radius size[0] and half length size[2]."""
     radius, half = size[0], size[2]
     a = direction[0] * direction[0] + direction[1] * direction[1]
     b = origin[0] * direction[0] + origin[1] * direction[1]
@@ -97,10 +98,10 @@ def hit_box(size: Vector, origin: Vector, direction: Vector) -> float:
 
 @compiled
 def hit(kind: int, size: Vector, origin: Vector, direction: Vector) -> float:
-    """Distance, in lengths of `direction`, to where the ray enters the shape; not above 0 when it does not."""
+    """Distance, in lengths of `direction`, to where a ray enters the shape; not above 0 when it does not."""
     if kind == PLANE:
         return hit_plane(size, origin, direction)
-    if kind == CAPSULE or kind == CYLINDER:
+    if kind in (CAPSULE, CYLINDER):
         return hit_tube(size, origin, direction, kind == CAPSULE)
     if kind == BOX:
         return hit_box(size, origin, direction)

@@ -1,7 +1,7 @@
 """Textures as OpenGL filters them: mip-map pyramids made once per model, and their look-up.
 
-The choice of mip level follows Mesa's software rasteriser, which the suite's pictures are compared with: it blends two
-levels over half of the way between them only ("brilinear", `lp_bld_sample.c` in Mesa's sources).
+The choice of mip level follows Mesa's software rasteriser, with whose pictures ours are compared: it blends
+two levels over half of the way between them only ("brilinear", `lp_bld_sample.c` in Mesa's sources).
 """
 
 import math
@@ -88,8 +88,10 @@ def levels_to_drop(model: mujoco.MjModel, texture: int, pixel: float) -> int:
 
 def build_textures(model: mujoco.MjModel, pixel: float) -> Textures:
     """The pyramids of all of a model's textures, for pixels of a given width at depth 1."""
-    texels, levels, textures = [np.zeros((1, 3), np.float32)], [], []
-    offset = len(texels)
+    texels = [np.zeros((1, 3), np.float32)]  # never empty, also for a model without textures
+    levels: list[tuple[int, int, int]] = []
+    textures: list[tuple[int, int, int]] = []
+    offset = len(texels[0])
     for texture in range(model.ntex):
         dropped = levels_to_drop(model, texture, pixel)
         first, count = model.ntex + len(levels), 0
@@ -98,7 +100,7 @@ def build_textures(model: mujoco.MjModel, pixel: float) -> Textures:
             count = len(kept)
             for level in kept:
                 levels.append((level.shape[1], level.shape[0], offset))
-                texels.append(level.reshape(-1, 3) / np.float32(255.0))
+                texels.append((level / 255.0).reshape(-1, 3).astype(np.float32))
                 offset += len(texels[-1])
         textures.append((first, count, 0))
     return Textures(np.concatenate(texels), np.array(textures + levels, np.int64).reshape(-1, INDEX_COLUMNS))
@@ -177,7 +179,7 @@ def filtered(
 
 @compiled
 def cube_face(direction: Vector) -> tuple[int, float, float, float]:
-    """OpenGL's face of a cube map in a direction, the two coordinates on it, and the distance they are relative to."""
+    """OpenGL's face of a cube map in a direction, two coordinates on it, and what they are relative to."""
     x, y, z = direction
     if abs(x) >= abs(y) and abs(x) >= abs(z):
         return (0, -z, -y, x) if x > 0.0 else (1, z, -y, -x)
@@ -217,9 +219,9 @@ def cube_colour(
 
 @compiled
 def sky_colour(
-    texels: np.ndarray, index: np.ndarray, sky: int, direction: Vector, right: Vector, down: Vector
+    texels: np.ndarray, index: np.ndarray, sky: int, direction: Vector, right: Vector, up: Vector
 ) -> Vector:
-    """The sky in a direction; `right` and `down` are the steps to the neighbouring pixels. MuJoCo's sky has z up."""
+    """The sky in a direction; `right` and `up` are the steps to the next pixels. MuJoCo's sky has z up."""
     if sky < 0:
         return 0.0, 0.0, 0.0
     turned = (direction[0], direction[2], -direction[1])
@@ -227,7 +229,7 @@ def sky_colour(
     s /= distance
     t /= distance
     widest = 0.0
-    for step in (right, down):
+    for step in (right, up):
         ds, dt, dd = on_face(face, (step[0], step[2], -step[1]))
         widest = max(widest, max(abs(ds - s * dd), abs(dt - t * dd)))
     density = 0.5 * index[index[sky, FIRST_LEVEL], WIDTH] * widest / distance

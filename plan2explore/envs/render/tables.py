@@ -1,0 +1,213 @@
+"""The tables that a frame is computed from: geoms, lights and a camera, read from MuJoCo's scene."""
+
+import math
+
+import mujoco
+import numpy as np
+
+from .kernel import Table, Vector, add, compiled, cross, dot, normalized, scale, store, subtract, vector
+from .shapes import BOX, PLANE, SPHERE, bounding_radius, extent
+
+# Columns of the table of geoms. A vector takes three columns, the rotation nine (row after row).
+KIND, SIZE, POSITION, ROTATION, RGB, ALPHA = 0, 1, 4, 7, 16, 19
+EMISSION, SPECULAR, SHININESS, REFLECTANCE = 20, 21, 22, 23
+TEXTURE, TEXTURE_UNIFORM, TEXTURE_REPEAT, PLANE_INDEX = 24, 25, 26, 28
+RADIUS, CASTS_SHADOW, TRANSPARENT = 29, 30, 31
+GEOM_COLUMNS = 32
+
+# Columns of the table of lights.
+LIGHT_POSITION, LIGHT_DIRECTION, LIGHT_AMBIENT, LIGHT_DIFFUSE, LIGHT_SPECULAR, ATTENUATION = (
+    0,
+    3,
+    6,
+    9,
+    12,
+    15,
+)
+COS_CUTOFF, SPOT_EXPONENT, DIRECTIONAL, SHADOWS, MAP_HALF_WIDTH, MAP_X, MAP_Y = 18, 19, 20, 21, 22, 23, 26
+LIGHT_COLUMNS = 29
+
+# Rows of a camera: its position, its axes, and PIXEL (a pixel's width at depth 1), NEAR and FAR (clipping
+# depths).
+EYE, RIGHT, UP, AHEAD, LENS = 0, 1, 2, 3, 4
+PIXEL, NEAR, FAR = 0, 1, 2
+CAMERA_SHAPE = (5, 3)
+
+# Where a pixel's coverage is tested, from its upper left corner: Mesa's four samples, and those of many GPUs.
+SAMPLE_X = np.array([0.375, 0.875, 0.125, 0.625])
+SAMPLE_Y = np.array([0.875, 0.625, 0.375, 0.125])
+SAMPLES = len(SAMPLE_X)
+
+NOTHING = -1  # in place of a geom
+SPOT_LIGHT, DIRECTIONAL_LIGHT = 0, 1  # mjtLightType
+DECORATION = int(mujoco.mjtCatBit.mjCAT_DECOR)
+OPAQUE = 0.995  # MuJoCo draws geoms below this alpha as transparent
+SHINIEST = 128.0  # the OpenGL exponent of shininess 1
+WIDEST_SHADOW_MAP = 160.0  # degrees
+
+
+@compiled
+def to_local(geoms: Table, g: int, a: Vector) -> Vector:
+    """A world direction in the frame of geom g."""
+    r = ROTATION
+    return (
+        geoms[g, r] * a[0] + geoms[g, r + 3] * a[1] + geoms[g, r + 6] * a[2],
+        geoms[g, r + 1] * a[0] + geoms[g, r + 4] * a[1] + geoms[g, r + 7] * a[2],
+        geoms[g, r + 2] * a[0] + geoms[g, r + 5] * a[1] + geoms[g, r + 8] * a[2],
+    )
+
+
+@compiled
+def to_world(geoms: Table, g: int, a: Vector) -> Vector:
+    """A direction in the frame of geom g, in the world's."""
+    r = ROTATION
+    return (
+        geoms[g, r] * a[0] + geoms[g, r + 1] * a[1] + geoms[g, r + 2] * a[2],
+        geoms[g, r + 3] * a[0] + geoms[g, r + 4] * a[1] + geoms[g, r + 5] * a[2],
+        geoms[g, r + 6] * a[0] + geoms[g, r + 7] * a[1] + geoms[g, r + 8] * a[2],
+    )
+
+
+@compiled
+def height_above(geoms: Table, g: int, point: Vector) -> float:
+    """How far a point lies in front of the plane geom g."""
+    return to_local(geoms, g, subtract(point, vector(geoms, g, POSITION)))[2]
+
+
+@compiled
+def ray(camera: Table, x: float, y: float, half: float) -> Vector:
+    """Direction, at depth 1, through a point of the picture in pixels; `half` is half the picture's size."""
+    u = (x - half) * camera[LENS, PIXEL]
+    v = (half - y) * camera[LENS, PIXEL]
+    return (
+        camera[AHEAD, 0] + u * camera[RIGHT, 0] + v * camera[UP, 0],
+        camera[AHEAD, 1] + u * camera[RIGHT, 1] + v * camera[UP, 1],
+        camera[AHEAD, 2] + u * camera[RIGHT, 2] + v * camera[UP, 2],
+    )
+
+
+@compiled
+def span(centre: float, half: float, near: float, far: float) -> tuple[float, float]:
+    """Interval that [centre - half, centre + half] at depths from near to far covers at depth 1."""
+    low = centre - half
+    high = centre + half
+    return low / (far if low > 0.0 else near), high / (near if high > 0.0 else far)
+
+
+@compiled
+def pixel_box(geoms: Table, g: int, camera: Table, size: int) -> tuple[int, int, int, int]:
+    """Pixels (left, right, top, bottom; ends excluded) that geom g can touch."""
+    kind = int(geoms[g, KIND])
+    shape = vector(geoms, g, SIZE)
+    offset = subtract(vector(geoms, g, POSITION), vector(camera, EYE, 0))
+    right, up, ahead = vector(camera, RIGHT, 0), vector(camera, UP, 0), vector(camera, AHEAD, 0)
+    depth = dot(offset, ahead)
+    thickness = extent(kind, shape, to_local(geoms, g, ahead))
+    if depth + thickness <= 0.0:
+        return 0, 0, 0, 0
+    near, far = depth - thickness, depth + thickness
+    if near <= 1e-3:
+        return 0, size, 0, size
+    zoom = 1.0 / camera[LENS, PIXEL]
+    half = 0.5 * size
+    low, high = span(dot(offset, right), extent(kind, shape, to_local(geoms, g, right)), near, far)
+    left_edge = max(0, math.floor(half + low * zoom))
+    right_edge = min(size, math.ceil(half + high * zoom) + 1)
+    low, high = span(dot(offset, up), extent(kind, shape, to_local(geoms, g, up)), near, far)
+    top_edge = max(0, math.floor(half - high * zoom))
+    bottom_edge = min(size, math.ceil(half - low * zoom) + 1)
+    return left_edge, right_edge, top_edge, bottom_edge
+
+
+@compiled
+def read_camera(raw: np.ndarray, size: int, camera: Table) -> None:
+    """MuJoCo's camera: halfway between the two eyes of its scene."""
+    for k in range(3):
+        camera[EYE, k] = 0.5 * (raw[0].pos[k] + raw[1].pos[k])
+        camera[AHEAD, k] = 0.5 * (raw[0].forward[k] + raw[1].forward[k])
+        camera[UP, k] = 0.5 * (raw[0].up[k] + raw[1].up[k])
+    ahead = normalized(vector(camera, AHEAD, 0))
+    right = normalized(cross(ahead, vector(camera, UP, 0)))
+    store(camera, AHEAD, 0, ahead)
+    store(camera, RIGHT, 0, right)
+    store(camera, UP, 0, cross(right, ahead))
+    near = raw[0].frustum_near
+    camera[LENS, PIXEL] = (raw[0].frustum_top - raw[0].frustum_bottom) / (near * size)
+    camera[LENS, NEAR] = near
+    camera[LENS, FAR] = raw[0].frustum_far
+
+
+@compiled
+def mirror_camera(camera: Table, geoms: Table, g: int, mirrored: Table) -> None:
+    """The camera as seen in the plane geom g: rays from it are the reflected rays."""
+    facing = to_world(geoms, g, (0.0, 0.0, 1.0))
+    eye = vector(camera, EYE, 0)
+    store(mirrored, EYE, 0, add(eye, scale(facing, -2.0 * height_above(geoms, g, eye))))
+    for axis in range(RIGHT, LENS):
+        a = vector(camera, axis, 0)
+        store(mirrored, axis, 0, add(a, scale(facing, -2.0 * dot(facing, a))))
+    store(mirrored, LENS, 0, vector(camera, LENS, 0))
+
+
+@compiled
+def read_geoms(raw: np.ndarray, count: int, camera: Table, geoms: Table) -> int:
+    """Copies the scene's geoms into the table. Answers the first that cannot be drawn, or NOTHING."""
+    eye = vector(camera, EYE, 0)
+    for g in range(count):
+        geom = raw[g]
+        kind = geom.type
+        if not (kind == PLANE or SPHERE <= kind <= BOX) or (kind == PLANE and geom.dataid < 0):
+            return g
+        geoms[g, KIND] = kind
+        for k in range(3):
+            geoms[g, SIZE + k] = geom.size[k]
+            geoms[g, POSITION + k] = geom.pos[k]
+        for k in range(9):
+            geoms[g, ROTATION + k] = geom.mat[k]
+        for k in range(4):
+            geoms[g, RGB + k] = geom.rgba[k]
+        geoms[g, EMISSION] = geom.emission
+        geoms[g, SPECULAR] = geom.specular
+        geoms[g, SHININESS] = geom.shininess * SHINIEST
+        geoms[g, REFLECTANCE] = geom.reflectance
+        geoms[g, TEXTURE] = geom.texid
+        geoms[g, TEXTURE_UNIFORM] = geom.texuniform
+        geoms[g, TEXTURE_REPEAT] = geom.texrepeat[0]
+        geoms[g, TEXTURE_REPEAT + 1] = geom.texrepeat[1]
+        geoms[g, PLANE_INDEX] = geom.dataid
+        geoms[g, RADIUS] = bounding_radius(kind, vector(geoms, g, SIZE))
+        geoms[g, CASTS_SHADOW] = geom.category != DECORATION
+        behind = kind == PLANE and height_above(geoms, g, eye) < 0.0
+        geoms[g, TRANSPARENT] = geom.rgba[3] < OPAQUE or behind
+    return NOTHING
+
+
+@compiled
+def shadow_map_up(direction: Vector) -> Vector:
+    """The axis that MuJoCo turns up in a light's shadow map."""
+    up = cross(direction, (-1.0, 0.0, 0.0))
+    return normalized(up if dot(up, up) > 0.01 else cross(direction, (0.0, 1.0, 0.0)))
+
+
+@compiled
+def read_lights(raw: np.ndarray, count: int, shadow_clip: float, shadow_scale: float, lights: Table) -> None:
+    """Copies the scene's lights into the table. Without a `shadow_clip` there are no shadows."""
+    for i in range(count):
+        light = raw[i]
+        for k in range(3):
+            lights[i, LIGHT_POSITION + k] = light.pos[k]
+            lights[i, LIGHT_DIRECTION + k] = light.dir[k]
+            lights[i, LIGHT_AMBIENT + k] = light.ambient[k]
+            lights[i, LIGHT_DIFFUSE + k] = light.diffuse[k]
+            lights[i, LIGHT_SPECULAR + k] = light.specular[k]
+            lights[i, ATTENUATION + k] = light.attenuation[k]
+        directional = light.type == DIRECTIONAL_LIGHT
+        lights[i, COS_CUTOFF] = np.cos(np.deg2rad(light.cutoff))
+        lights[i, SPOT_EXPONENT] = light.exponent
+        lights[i, DIRECTIONAL] = directional
+        lights[i, SHADOWS] = light.castshadow and shadow_clip > 0.0
+        opening = min(2.0 * light.cutoff * shadow_scale, WIDEST_SHADOW_MAP)
+        lights[i, MAP_HALF_WIDTH] = shadow_clip if directional else np.tan(np.deg2rad(opening) / 2.0)
+        upwards = shadow_map_up(vector(lights, i, LIGHT_DIRECTION))
+        store(lights, i, MAP_X, cross(vector(lights, i, LIGHT_DIRECTION), upwards))
+        store(lights, i, MAP_Y, upwards)
