@@ -47,7 +47,7 @@ def hit_ellipsoid(size: Vector, origin: Vector, direction: Vector) -> float:
 
 @compiled
 def hit_tube(size: Vector, origin: Vector, direction: Vector, round_ends: bool) -> float:
-    """Distance to a cylinder (flat ends) or capsule (round ends) of radius size[0] and half length size[2]."""
+    """Distance to a cylinder (flat ends) or capsule (round ends): radius size[0], half length size[2]."""
     radius, half = size[0], size[2]
     a = direction[0] * direction[0] + direction[1] * direction[1]
     b = origin[0] * direction[0] + origin[1] * direction[1]

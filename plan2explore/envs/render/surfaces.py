@@ -1,4 +1,4 @@
-"""The colour of a geom in a pixel: where it is computed, how the surface faces there, its light and texture."""
+"""The colour of a geom in a pixel: where it is computed, how the surface faces there, light and texture."""
 
 import math
 

@@ -30,9 +30,7 @@ class Textures(NamedTuple):
     """All textures of a model."""
 
     texels: np.ndarray  # float32 (texel, rgb): the colours of all levels, one after the other
-    index: (
-        np.ndarray
-    )  # int64 (texture or level, INDEX_COLUMNS); a cube's six faces have LEVEL_COUNT levels each
+    rows: np.ndarray  # int64 (texture or level, INDEX_COLUMNS); a cube's faces have LEVEL_COUNT levels each
 
 
 def halved(image: np.ndarray) -> np.ndarray:

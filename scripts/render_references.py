@@ -1,0 +1,79 @@
+"""Makes what shows that the ray-caster draws OpenGL's pictures: the tests' references and docs/rendering.md's part.
+
+    MUJOCO_GL=osmesa python scripts/render_references.py
+
+needs OSMesa (Debian: apt-get install libosmesa6). It writes tests/envs/render/references.npz and
+docs/pictures/render_*.png, and prints the table of docs/rendering.md.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "envs" / "render"))
+
+import render_worlds as worlds  # noqa: E402
+
+from plan2explore.envs.render import make_renderer  # noqa: E402
+
+STORED = {64: 6, 84: 3}  # pictures a world and size in the references
+MEASURED = 24  # pictures a world and size in the table
+SHOWN_SIZE, ZOOM, AMPLIFIED = 84, 3, 8
+SEED_STORED, SEED_MEASURED = 1, 2
+
+
+def compare(world: worlds.World, size: int, states: list) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Pictures of states: ours and OSMesa's."""
+    physics = worlds.load(world).physics
+    model, data = physics.model.ptr, physics.data.ptr
+    ours, theirs = (make_renderer(model, data, world.camera, size, name) for name in ("raycast", "gl"))
+    assert theirs.name == "gl-osmesa", f"{theirs.name} is not what the references are made with: set MUJOCO_GL=osmesa"
+    pictures = []
+    for state in states:
+        worlds.set_state(physics, state)
+        pictures.append((ours.render(), theirs.render()))
+    theirs.close()
+    return pictures
+
+
+def triptych(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """OpenGL's picture, ours, and their difference, amplified."""
+    difference = np.abs(ours.astype(int) - theirs.astype(int)) * AMPLIFIED
+    panels = [theirs, ours, np.clip(difference, 0, 255).astype(np.uint8)]
+    gap = np.full((ours.shape[0], 1, 3), 255, np.uint8)
+    row = np.concatenate([panels[0], gap, panels[1], gap, panels[2]], axis=1)
+    return row.repeat(ZOOM, axis=0).repeat(ZOOM, axis=1)
+
+
+def table_row(world: worlds.World, pictures: dict[int, list[tuple[np.ndarray, np.ndarray]]]) -> str:
+    """A world's line of the table: mean and worst PSNR and SSIM at each size."""
+    cells = [f"{world.domain} {world.task}" + (f", camera {world.camera}" if world.camera else "")]
+    for size in worlds.SIZES:
+        decibels = [worlds.psnr(*pair) for pair in pictures[size]]
+        similarity = [worlds.ssim(*pair) for pair in pictures[size]]
+        cells += [f"{np.mean(decibels):.1f} ({min(decibels):.1f})", f"{np.mean(similarity):.4f}"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def main() -> None:
+    """Goes through all worlds."""
+    references = {}
+    print("| world | PSNR at 64 (worst) | SSIM at 64 | PSNR at 84 (worst) | SSIM at 84 |\n|---|---|---|---|---|")
+    for world in worlds.WORLDS:
+        measured = list(worlds.random_states(world, MEASURED, SEED_MEASURED))
+        pictures = {size: compare(world, size, measured) for size in worlds.SIZES}
+        print(table_row(world, pictures), flush=True)
+        last = triptych(*pictures[SHOWN_SIZE][-1])
+        Image.fromarray(last).save(ROOT / "docs" / "pictures" / f"render_{world.domain}.png", optimize=True)
+        for size, count in STORED.items():
+            states = list(worlds.random_states(world, count, SEED_STORED + size))
+            theirs = [pair[1] for pair in compare(world, size, states)]
+            references[world.domain, size] = list(zip(states, theirs, strict=True))
+    worlds.store_references(references)
+
+
+if __name__ == "__main__":
+    main()
