@@ -57,9 +57,9 @@ class Batch:
     """What all environments returned, a row each; views of the shared memory, valid until the next `send`.
 
     `first` marks the first observation of an episode: reward 0, not ended, the action before it was ignored.
-    `lost` marks those first observations that came in place of a step because the worker died: drop the
-    episode before. `state` has a row per repeated physics step; unused rows, all but one at `first`, are NaN.
-    `drawn` is what the task drew into the model for the current episode, and stays until its end.
+    `lost` marks those first observations that came in place of a step because the worker died: the episode
+    before them never ends, drop it. `state` has a row per repeated physics step; unused rows, all but one at
+    `first`, are NaN. `drawn` is what the task drew into the model for the episode, and stays until its end.
     """
 
     image: np.ndarray  # uint8 (count, size, size, 3)
@@ -191,6 +191,7 @@ class VectorEnv:
         self.count = count
         self._in_flight = False
         self._started = False
+        self._running = np.zeros(count, bool)  # episodes that the last batch left unfinished
         memory = anonymous_file()
         bounds = [count * number // workers for number in range(workers + 1)]
         self._workers: list[Worker] = []
@@ -221,6 +222,7 @@ class VectorEnv:
     def reset(self) -> Batch:
         """Starts a new episode in every environment."""
         self._check_idle()
+        self._running[:] = False
         self._command(RESET)
         return self.receive()
 
@@ -242,6 +244,7 @@ class VectorEnv:
 
     def receive(self) -> Batch:
         """Waits for the step that `send` started."""
+        self._check_open()
         if not self._in_flight:
             raise RuntimeError("There is nothing to receive: call send(actions) first.")
         with self._closed_on_error():
@@ -252,6 +255,7 @@ class VectorEnv:
                 except HungUp:
                     self._revive(worker)
         self._in_flight = False
+        self._running = ~(self._batch.terminated | self._batch.truncated)
         return self._batch
 
     def close(self) -> None:
@@ -264,9 +268,12 @@ class VectorEnv:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _check_idle(self) -> None:
+    def _check_open(self) -> None:
         if not self._close.alive:
             raise RuntimeError("This VectorEnv is closed: make a new one.")
+
+    def _check_idle(self) -> None:
+        self._check_open()
         if self._in_flight:
             raise RuntimeError("A step is under way: call receive() before the next send() or reset().")
 
@@ -316,7 +323,8 @@ class VectorEnv:
                 break
             except HungUp:
                 continue
-        self._arrays["lost"][worker.job.indices] = True
+        rows = worker.job.indices
+        self._arrays["lost"][rows] = self._running[rows]
 
 
 def read_only(array: np.ndarray) -> np.ndarray:

@@ -14,7 +14,6 @@ import select
 import signal
 import socket
 import struct
-import tempfile
 import threading
 import time
 import traceback
@@ -87,10 +86,7 @@ def common_spec(specs: list[Spec]) -> Spec:
 
 def anonymous_file() -> int:
     """Descriptor of memory without a name: freed by the system with the last process that holds it."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("plan2explore")
-    with tempfile.TemporaryFile() as file:  # systems without memfd: a file that is deleted while open
-        return os.dup(file.fileno())
+    return os.memfd_create("plan2explore")
 
 
 def map_arrays(memory: int, spec: Spec, count: int) -> dict[str, np.ndarray]:

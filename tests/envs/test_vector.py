@@ -247,6 +247,19 @@ def test_a_lost_episode_is_not_repeated():
         np.testing.assert_array_equal(batch.image[0], expected["image"])
 
 
+def test_only_unfinished_episodes_are_lost():
+    with VectorEnv(FakeWorld, count=1) as vector:
+        vector.reset()
+        while not vector.step([[0, 0]]).terminated[0]:
+            pass
+        os.kill(vector.processes[0], signal.SIGKILL)
+        batch = vector.step([[0, 0]])
+        assert batch.first[0] and not batch.lost[0]
+        os.kill(vector.processes[0], signal.SIGKILL)
+        batch = vector.reset()
+        assert batch.first[0] and not batch.lost[0]
+
+
 def test_a_worker_that_dies_at_every_step_is_given_up():
     with VectorEnv(FakeWorld, count=2, workers=1, trick="die") as vector:
         vector.reset()
@@ -274,8 +287,9 @@ def test_an_exception_in_an_environment_arrives_with_its_traceback_and_closes_ev
             vector.step([[0, 0], [0, 0], [0, 0], [TRICK, 0]])
         assert "in fail" in str(error.value)
         assert not alive(vector.processes)
-        with pytest.raises(RuntimeError, match="closed"):
-            vector.reset()
+        for use in (vector.reset, vector.receive):
+            with pytest.raises(RuntimeError, match="closed"):
+                use()
 
 
 def test_an_exception_in_make_and_different_worlds_are_errors_too():
