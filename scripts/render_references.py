@@ -1,4 +1,4 @@
-"""Makes what shows that the ray-caster draws OpenGL's pictures: the tests' references and docs/rendering.md's part.
+"""Makes what shows that the ray-caster draws OpenGL's pictures: references for tests, pictures for docs.
 
     MUJOCO_GL=osmesa python scripts/render_references.py
 
@@ -17,8 +17,6 @@ sys.path.insert(0, str(ROOT / "tests" / "envs" / "render"))
 
 import render_worlds as worlds  # noqa: E402
 
-from plan2explore.envs.render import make_renderer  # noqa: E402
-
 STORED = {64: 6, 84: 3}  # pictures a world and size in the references
 MEASURED = 24  # pictures a world and size in the table
 SHOWN_SIZE, ZOOM, AMPLIFIED = 84, 3, 8
@@ -27,16 +25,10 @@ SEED_STORED, SEED_MEASURED = 1, 2
 
 def compare(world: worlds.World, size: int, states: list) -> list[tuple[np.ndarray, np.ndarray]]:
     """Pictures of states: ours and OSMesa's."""
-    physics = worlds.load(world).physics
-    model, data = physics.model.ptr, physics.data.ptr
-    ours, theirs = (make_renderer(model, data, world.camera, size, name) for name in ("raycast", "gl"))
-    assert theirs.name == "gl-osmesa", f"{theirs.name} is not what the references are made with: set MUJOCO_GL=osmesa"
-    pictures = []
-    for state in states:
-        worlds.set_state(physics, state)
-        pictures.append((ours.render(), theirs.render()))
-    theirs.close()
-    return pictures
+    _, ours = worlds.pictures(world, states, size, "raycast")
+    name, theirs = worlds.pictures(world, states, size, "gl")
+    assert name == "gl-osmesa", f"the references are made with gl-osmesa, not {name}: set MUJOCO_GL=osmesa"
+    return list(zip(ours, theirs, strict=True))
 
 
 def triptych(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
@@ -61,7 +53,8 @@ def table_row(world: worlds.World, pictures: dict[int, list[tuple[np.ndarray, np
 def main() -> None:
     """Goes through all worlds."""
     references = {}
-    print("| world | PSNR at 64 (worst) | SSIM at 64 | PSNR at 84 (worst) | SSIM at 84 |\n|---|---|---|---|---|")
+    print("| world | PSNR at 64 (worst) | SSIM at 64 | PSNR at 84 (worst) | SSIM at 84 |")
+    print("|---|---|---|---|---|")
     for world in worlds.WORLDS:
         measured = list(worlds.random_states(world, MEASURED, SEED_MEASURED))
         pictures = {size: compare(world, size, measured) for size in worlds.SIZES}
@@ -70,8 +63,8 @@ def main() -> None:
         Image.fromarray(last).save(ROOT / "docs" / "pictures" / f"render_{world.domain}.png", optimize=True)
         for size, count in STORED.items():
             states = list(worlds.random_states(world, count, SEED_STORED + size))
-            theirs = [pair[1] for pair in compare(world, size, states)]
-            references[world.domain, size] = list(zip(states, theirs, strict=True))
+            _, drawn = worlds.pictures(world, states, size, "gl")
+            references[world.domain, size] = list(zip(states, drawn, strict=True))
     worlds.store_references(references)
 
 

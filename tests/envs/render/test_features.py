@@ -1,0 +1,77 @@
+"""What the ray-caster cannot draw has a name."""
+
+import mujoco
+import pytest
+from dm_control import suite
+from render_worlds import WORLDS, load
+
+from plan2explore.envs.render import unsupported_features
+
+CAMERA = "<camera pos='0 0 3'/>"
+BALL = "<geom size='.1'/>"
+TEXTURES = """
+<texture name='flat' type='2d' builtin='checker' width='8' height='8'/>
+<texture name='cube' type='cube' builtin='flat' width='8' height='48'/>
+<texture name='srgb' type='2d' colorspace='sRGB' builtin='checker' width='8' height='8'/>
+<material name='flat' texture='flat'/>
+<material name='cube' texture='cube'/>
+<material name='srgb' texture='srgb'/>
+<material name='mirror' reflectance='.5'/>
+<mesh name='tetrahedron' vertex='0 0 0 1 0 0 0 1 0 0 0 1'/>
+<hfield name='hills' nrow='2' ncol='2' size='1 1 1 1'/>
+"""
+
+
+def features(world=BALL, camera=CAMERA, rest=""):
+    """What is missing for a model with the given things in its world."""
+    xml = f"<mujoco>{rest}<asset>{TEXTURES}</asset><worldbody>{camera}{world}</worldbody></mujoco>"
+    return unsupported_features(mujoco.MjModel.from_xml_string(xml), 0)
+
+
+def test_simple_models_have_everything():
+    assert features() == []
+    assert features("<geom type='plane' size='1 1 .1' material='flat'/>") == []
+    assert features("<geom size='.1' material='cube'/>") == []
+    assert features("<geom type='plane' size='1 1 .1' material='mirror'/>") == []
+    assert features("<geom type='mesh' mesh='tetrahedron' group='3'/>" + BALL) == [], "group 3 is not drawn"
+
+
+@pytest.mark.parametrize(
+    ("world", "name"),
+    [
+        ("<geom type='mesh' mesh='tetrahedron'/>", "mesh"),
+        ("<geom type='hfield' hfield='hills'/>", "height field"),
+        ("<geom type='plane' size='0 1 .1'/>", "infinite plane"),
+        ("<geom size='.1' material='flat'/>", "2D texture on a shape that is not a plane"),
+        ("<site size='.1' material='flat'/>", "2D texture on a shape that is not a plane"),
+        ("<geom type='plane' size='1 1 .1' material='cube'/>", "cube texture on a plane"),
+        ("<geom type='plane' size='1 1 .1' material='srgb'/>", "sRGB texture"),
+        ("<geom type='box' size='1 1 1' material='mirror'/>", "reflecting box"),
+        ("<light type='point'/>" + BALL, "light that is neither a spot nor directional"),
+    ],
+)
+def test_things_in_the_world_are_named(world, name):
+    assert features(world) == [name]
+
+
+def test_cameras_and_quality_are_named():
+    assert features(camera="<camera pos='0 0 3' projection='orthographic'/>") == ["orthographic camera"]
+    sensor = "<camera pos='0 0 3' sensorsize='.1 .1' resolution='8 8' focal='.1 .1'/>"
+    assert features(camera=sensor) == ["camera with a sensor size"]
+    assert features(rest="<visual><quality offsamples='8'/></visual>") == ["8 samples a pixel (only 4 are)"]
+    xml = f"<mujoco><worldbody>{CAMERA}<camera projection='orthographic'/>{BALL}</worldbody></mujoco>"
+    model = mujoco.MjModel.from_xml_string(xml)
+    assert unsupported_features(model, 0) == []
+    assert unsupported_features(model, 1) == ["orthographic camera"]
+
+
+def test_skin_and_flex_are_named():
+    flex = "<flexcomp name='cloth' type='grid' dim='2' count='3 3 1' spacing='.1 .1 .1' radius='.01'/>"
+    assert "flex" in features(flex)
+    assert {"mesh", "skin"} <= set(unsupported_features(suite.load("dog", "run").physics.model.ptr))
+
+
+def test_of_the_suite_only_dog_and_quadruped_escape_need_opengl():
+    assert unsupported_features(suite.load("quadruped", "escape").physics.model.ptr) == ["height field"]
+    for world in WORLDS:
+        assert unsupported_features(load(world).physics.model.ptr, world.camera) == []

@@ -1,0 +1,91 @@
+"""Compiled functions: numbers, and what is kept of them on disk."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+from plan2explore.envs.render import kernel, passes
+
+DRAW = """
+import hashlib
+from dm_control import suite
+from plan2explore.envs.render import make_renderer, passes
+env = suite.load("cheetah", "run", task_kwargs={"random": 3})
+env.reset()
+picture = make_renderer(env.physics.model.ptr, env.physics.data.ptr, 0, 64, "raycast").render()
+print(hashlib.sha256(picture.tobytes()).hexdigest(), sum(passes.draw.stats.cache_hits.values()))
+"""
+
+
+@numba.njit
+def power(base, exponent):
+    return kernel.power(base, exponent)
+
+
+@numba.njit
+def normalized(a):
+    return kernel.normalized(a)
+
+
+@numba.njit
+def cross(a, b):
+    return kernel.cross(a, b)
+
+
+def test_vectors():
+    a, b = np.random.default_rng(0).normal(size=(2, 3))
+    np.testing.assert_allclose(cross(tuple(a), tuple(b)), np.cross(a, b))
+    np.testing.assert_allclose(normalized(tuple(a)), a / np.linalg.norm(a))
+    assert normalized((0.0, 0.0, 0.0)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 1.0, 10.0, 64.0, 0.5, 12.8])
+def test_powers(exponent):
+    for base in (0.1, 0.7, 1.0):
+        assert power(base, exponent) == pytest.approx(base**exponent, rel=1e-9)
+
+
+def start(cache):
+    package = Path(kernel.__file__).parents[3]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(package)}
+    return subprocess.Popen([sys.executable, "-c", DRAW], env=environment, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+def test_processes_that_start_at_once_share_one_compiled_file(tmp_path):
+    processes = [start(tmp_path) for _ in range(2)]
+    pictures = [process.communicate(timeout=600)[0].split()[0] for process in processes]
+    later, hits = start(tmp_path).communicate(timeout=600)[0].split()
+    assert [process.returncode for process in processes] == [0, 0]
+    assert pictures == [later, later]
+    assert hits == "1", "the compiled file was not used"
+
+
+def test_the_file_on_disk_is_tied_to_every_source(monkeypatch, tmp_path):
+    before = kernel.sources_digest()
+    for path in Path(kernel.__file__).parent.glob("*.py"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    monkeypatch.setattr(kernel, "__file__", str(tmp_path / "kernel.py"))
+    assert kernel.sources_digest() == before
+    (tmp_path / "shapes.py").write_text((tmp_path / "shapes.py").read_text() + "\n")
+    assert kernel.sources_digest() != before
+    assert passes.draw.py_func.__closure__[0].cell_contents == before
+
+
+def test_without_a_folder_to_write_to_functions_are_compiled_anyway(monkeypatch):
+    calls = []
+
+    def refusing(**options):
+        calls.append(options)
+        if options.get("cache"):
+            raise RuntimeError("cannot cache function: no locator available")
+        return lambda function: function
+
+    monkeypatch.setattr(kernel.numba, "njit", refusing)
+    assert kernel.entry(abs) is abs
+    assert [options.get("cache", False) for options in calls] == [True, False]

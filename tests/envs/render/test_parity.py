@@ -1,0 +1,82 @@
+"""The ray-caster's pictures are OpenGL's: against stored ones everywhere, against OSMesa where it works."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import render_worlds
+from render_worlds import LEAST_PSNR, LEAST_SSIM, SIZES, WORLDS
+
+from plan2explore.envs.render import gl
+
+LIVE_STATES = 4
+LIVE_SEED = 100
+
+# Draws random states in a process of its own, since a process can use one OpenGL only.
+DRAW_WITH_OSMESA = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+import render_worlds as worlds
+world = next(world for world in worlds.WORLDS if world.domain == sys.argv[2])
+drawn = {}
+for size in worlds.SIZES:
+    states = list(worlds.random_states(world, int(sys.argv[3]), int(sys.argv[4]) + size))
+    name, drawn[str(size)] = worlds.pictures(world, states, size, "gl")
+    assert name == "gl-osmesa", name
+np.savez(sys.argv[5], **drawn)
+"""
+
+
+def assert_alike(ours, theirs):
+    """Mean PSNR and SSIM of pairs of pictures reach what is promised."""
+    decibels = np.mean([render_worlds.psnr(*pair) for pair in zip(ours, theirs, strict=True)])
+    similarity = np.mean([render_worlds.ssim(*pair) for pair in zip(ours, theirs, strict=True)])
+    assert decibels >= LEAST_PSNR
+    assert similarity >= LEAST_SSIM
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.domain)
+def test_pictures_are_like_osmesas_stored_ones(world, size):
+    states, theirs = zip(*render_worlds.load_references(world.domain, size), strict=True)
+    _, ours = render_worlds.pictures(world, list(states), size, "raycast")
+    assert_alike(ours, theirs)
+
+
+def test_the_stored_pictures_show_different_states():
+    for world in WORLDS:
+        for size in SIZES:
+            drawn = [picture for _, picture in render_worlds.load_references(world.domain, size)]
+            assert len(drawn) >= 3
+            assert all(picture.shape == (size, size, 3) and picture.std() > 10 for picture in drawn)
+            assert len({picture.tobytes() for picture in drawn}) == len(drawn)
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.domain)
+def test_pictures_are_like_osmesas_of_other_states(world, tmp_path):
+    if not gl.works("osmesa"):
+        pytest.skip("OSMesa does not work here (Debian: apt-get install libosmesa6)")
+    path = tmp_path / "pictures.npz"
+    environment = {**os.environ, "MUJOCO_GL": "osmesa", "PYOPENGL_PLATFORM": "osmesa"}
+    arguments = [str(Path(__file__).parent), world.domain, str(LIVE_STATES), str(LIVE_SEED), str(path)]
+    command = [sys.executable, "-c", DRAW_WITH_OSMESA, *arguments]
+    subprocess.run(command, env=environment, check=True, timeout=300)
+    with np.load(path) as theirs:
+        for size in SIZES:
+            states = list(render_worlds.random_states(world, LIVE_STATES, LIVE_SEED + size))
+            _, ours = render_worlds.pictures(world, states, size, "raycast")
+            assert_alike(ours, theirs[str(size)])
+
+
+def test_a_wrong_picture_would_be_noticed():
+    world = WORLDS[3]
+    (state, theirs), (other, _) = render_worlds.load_references(world.domain, 64)[:2]
+    _, (ours, wrong) = render_worlds.pictures(world, [state, other], 64, "raycast")
+    assert_alike([ours], [theirs])
+    for broken in (wrong, ours[::-1], ours[..., ::-1], np.roll(ours, 1, axis=1)):
+        with pytest.raises(AssertionError):
+            assert_alike([broken], [theirs])

@@ -1,0 +1,71 @@
+"""Choosing a renderer."""
+
+import mujoco
+import pytest
+from dm_control import suite
+
+from plan2explore.envs import render
+from plan2explore.envs.render import gl, scene
+
+
+def arguments(domain="cheetah", task="run"):
+    physics = suite.load(domain, task).physics
+    return physics.model.ptr, physics.data.ptr
+
+
+@pytest.fixture
+def without_gl(monkeypatch):
+    monkeypatch.setattr(gl, "works", lambda backend: False)
+
+
+def test_auto_is_raycast_where_the_model_is_supported(without_gl):
+    assert render.make_renderer(*arguments(), 0, 64).name == "raycast"
+    assert render.RENDERERS == ("auto", "raycast", "gl")
+
+
+def test_auto_is_gl_where_it_is_not():
+    if not any(gl.works(backend) for backend in gl.wanted_backends()):
+        pytest.skip("no OpenGL works here (Debian: apt-get install libosmesa6)")
+    renderer = render.make_renderer(*arguments("dog", "run"), 0, 64)
+    assert renderer.name.startswith("gl-")
+    assert renderer.render().std() > 10
+    renderer.close()
+
+
+def test_without_gl_the_error_says_what_is_missing_and_how_to_get_it(without_gl):
+    with pytest.raises(render.UnsupportedModelError, match=r"\(mesh, skin\).*libosmesa6"):
+        render.make_renderer(*arguments("dog", "run"), 0, 64)
+    with pytest.raises(render.UnsupportedModelError, match=r"\(height field\).*libosmesa6"):
+        render.make_renderer(*arguments("quadruped", "escape"), 0, 64)
+    with pytest.raises(gl.GLUnavailableError, match="libosmesa6"):
+        render.make_renderer(*arguments(), 0, 64, "gl")
+
+
+def test_raycast_refuses_what_it_cannot_draw():
+    with pytest.raises(render.UnsupportedModelError, match="mesh, skin"):
+        render.make_renderer(*arguments("dog", "run"), 0, 64, "raycast")
+
+
+def test_another_layout_of_mujocos_scene_is_no_reason_to_give_up(monkeypatch):
+    def unknown(struct):
+        raise scene.SceneLayoutError(struct, "it is new")
+
+    class Stub:
+        name = "gl-stub"
+
+    monkeypatch.setattr(scene, "layout", unknown)
+    monkeypatch.setattr(render, "GLRenderer", lambda *_: Stub())
+    assert render.make_renderer(*arguments(), 0, 64, "auto").name == "gl-stub"
+    with pytest.raises(scene.SceneLayoutError, match=f"MuJoCo {mujoco.__version__}.*it is new"):
+        render.make_renderer(*arguments(), 0, 64, "raycast")
+
+
+def test_wrong_arguments_are_answered_with_what_is_allowed():
+    with pytest.raises(ValueError, match="'opengl': choose one of auto, raycast, gl"):
+        render.make_renderer(*arguments(), 0, 64, "opengl")
+    with pytest.raises(ValueError, match="Camera 2 is not in the model, which has 2"):
+        render.make_renderer(*arguments(), 2, 64)
+    with pytest.raises(ValueError, match="Camera -1"):
+        render.make_renderer(*arguments(), -1, 64)
+    with pytest.raises(ValueError, match="size 0"):
+        render.make_renderer(*arguments(), 0, 0)
