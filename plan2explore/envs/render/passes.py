@@ -271,6 +271,10 @@ def blend(frame: Frame, layer: Layer, g: int, light_count: int, size: int, mirro
                     covered, depth, direction = covered + 1, t, through
             if covered == 0:
                 continue
+            centre = ray(camera, x + 0.5, y + 0.5, 0.5 * size)
+            t = reach(geoms, g, eye, centre, mirror)
+            if t > camera[LENS, NEAR]:
+                depth, direction = t, centre
             point = along(eye, depth, direction)
             local, facing, to_eye = surface(geoms, g, eye, point, 0.0)
             colour = multiply(

@@ -1,7 +1,5 @@
 """The colour of a geom in a pixel: where it is computed, how the surface faces there, light and texture."""
 
-import math
-
 import numpy as np
 
 from .kernel import (
@@ -20,7 +18,7 @@ from .kernel import (
 )
 from .lights import CASTER, own_light, reflected_light, shadowed
 from .planes import plane_texture
-from .shapes import BOX, CAPSULE, PLANE, hit, normal
+from .shapes import BOX, CAPSULE, PLANE, hit, normal, sign
 from .tables import (
     EYE,
     KIND,
@@ -126,7 +124,7 @@ def cube_texture(
     sx, sy, sz = vector(geoms, g, SIZE)
     x, y, z = local[0] / sx, local[1] / sy, local[2] / sz
     if geoms[g, KIND] == CAPSULE and abs(local[2]) > sz:  # MuJoCo draws the ends as half spheres of their own
-        z = (local[2] + math.copysign(sx - sz, local[2])) / sx
+        z = local[2] / sx + sign(local[2]) * (1.0 - sz / sx)
     if geoms[g, TEXTURE_UNIFORM] > 0.0:
         x, y, z = x * sx, y * sy, z * sz
     finest = index[index[texture, FIRST_LEVEL], WIDTH]
