@@ -1,10 +1,11 @@
 """Agent steps/s of one process, of VectorEnv and of Gymnasium's AsyncVectorEnv, in one run on one machine.
 
-    python benchmarks/vector.py --tasks cheetah_run walker_walk --environments 16
+    python benchmarks/vector.py --tasks cheetah_run walker_walk --each 4
 
 Each way takes many short turns, one after the other; its best turn counts, since other load on the machine
-can only slow a turn down. "Separate processes" step an environment each without exchanging anything: what the
-cores can give, which is less than cores x one process where they share caches, memory or arithmetic units.
+can only slow a turn down. Two more rows tell what limits the others: "separate processes" step an environment
+each without exchanging anything, which is all that the cores can give; "one process" with several environments
+in turn shows what it costs that they push each other out of the cache.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -25,6 +27,21 @@ from plan2explore.envs import VectorEnv, make
 from plan2explore.envs.vector import ONE_THREAD
 
 CORES = len(os.sched_getaffinity(0))
+
+
+def wait_for_quiet(patience: float) -> None:
+    """Returns when the machine has been nearly idle for a moment, or patience is at an end."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        before, start = idle_seconds(), time.monotonic()
+        time.sleep(0.2)
+        if idle_seconds() - before > 0.9 * CORES * (time.monotonic() - start):
+            return
+
+
+def idle_seconds() -> float:
+    """Time that all cores together have spent idle."""
+    return float(Path("/proc/uptime").read_text().split()[1])
 
 
 def meter(step: Callable[[Any], Any], shape: tuple[int, ...], environments: int) -> Callable[[float], float]:
@@ -43,22 +60,24 @@ def meter(step: Callable[[Any], Any], shape: tuple[int, ...], environments: int)
 
 
 @contextlib.contextmanager
-def one_process(task: str) -> Iterator[Callable[[float], float]]:
-    """One environment stepped by hand."""
-    env = make(task)
-    ended = True
+def one_process(task: str, environments: int = 1) -> Iterator[Callable[[float], float]]:
+    """Environments stepped by hand, in turn."""
+    envs = [make(task) for _ in range(environments)]
+    ended = set(envs)
 
-    def step(action: np.ndarray) -> None:
-        nonlocal ended
-        if ended:
-            env.reset()
-            ended = False
-        else:
-            _, _, terminated, truncated, _ = env.step(action)
-            ended = terminated or truncated
+    def step(actions: np.ndarray) -> None:
+        for env, action in zip(envs, actions, strict=True):
+            if env in ended:
+                env.reset()
+                ended.remove(env)
+            else:
+                _, _, terminated, truncated, _ = env.step(action)
+                if terminated or truncated:
+                    ended.add(env)
 
-    yield meter(step, env.action_space.shape, 1)
-    env.close()
+    yield meter(step, (environments, *envs[0].action_space.shape), environments)
+    for env in envs:
+        env.close()
 
 
 @contextlib.contextmanager
@@ -105,20 +124,23 @@ def gymnasiums(task: str, environments: int) -> Iterator[Callable[[float], float
     vector.close()
 
 
-def compare(task: str, environments: int, seconds: float, turns: int) -> dict[str, float]:
-    """Best steps/s of each way to step `task`."""
+def compare(task: str, each: int, seconds: float, turns: int, patience: float) -> dict[str, float]:
+    """Best steps/s of each way to step `task`, with one and with `each` environments per core."""
     ways = {
         "one process": one_process(task),
+        f"one process, {each} environments": one_process(task, each),
         f"{CORES} separate processes": separate_processes(task),
-        f"VectorEnv, {environments} environments": ours(task, environments),
-        f"AsyncVectorEnv, {environments} environments": gymnasiums(task, environments),
+        f"VectorEnv, {CORES} environments": ours(task, CORES),
+        f"VectorEnv, {each * CORES} environments": ours(task, each * CORES),
         f"AsyncVectorEnv, {CORES} environments": gymnasiums(task, CORES),
+        f"AsyncVectorEnv, {each * CORES} environments": gymnasiums(task, each * CORES),
     }
     with contextlib.ExitStack() as stack:
         measures = {name: stack.enter_context(way) for name, way in ways.items()}
         rates: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(turns):
             for name, measure in measures.items():
+                wait_for_quiet(patience)
                 rates[name].append(measure(seconds))
     return {name: max(values) for name, values in rates.items()}
 
@@ -126,9 +148,10 @@ def compare(task: str, environments: int, seconds: float, turns: int) -> dict[st
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", default=["cheetah_run", "walker_walk"])
-    parser.add_argument("--environments", type=int, default=4 * CORES)
+    parser.add_argument("--each", type=int, default=4, help="environments per core")
     parser.add_argument("--seconds", type=float, default=0.5, help="length of a turn")
     parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--patience", type=float, default=0.0, help="seconds to wait for a quiet machine")
     parser.add_argument("--alone", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.alone:
@@ -136,14 +159,14 @@ def main() -> None:
     print(f"| task | way | agent steps/s | of {CORES} cores x one process |\n|---|---|---|---|")
     gains = []
     for task in arguments.tasks:
-        rates = compare(task, arguments.environments, arguments.seconds, arguments.turns)
+        rates = compare(task, arguments.each, arguments.seconds, arguments.turns, arguments.patience)
         whole = CORES * rates["one process"]
         for name, value in rates.items():
             print(f"| {task} | {name} | {value:,.0f} | {value / whole:.0%} |", flush=True)
-        own, *others = [value for name, value in rates.items() if "VectorEnv" in name]
-        gains.append(own / max(others))
+        best = [max(v for name, v in rates.items() if name.startswith(way)) for way in ("Vector", "Async")]
+        gains.append(best[0] / best[1])
     choice = "VectorEnv" if min(gains) > 1 else "AsyncVectorEnv, at least for some tasks"
-    print(f"\nVectorEnv gives {min(gains):.2f}-{max(gains):.2f} times the best AsyncVectorEnv: use {choice}.")
+    print(f"\nThe best VectorEnv is {min(gains):.2f}-{max(gains):.2f} times the best AsyncVectorEnv: use {choice}.")
     return None
 
 
