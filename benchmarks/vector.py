@@ -5,7 +5,8 @@
 Each way takes many short turns, one after the other; its best turn counts, since other load on the machine
 can only slow a turn down. Two more rows tell what limits the others: "separate processes" step an environment
 each without exchanging anything, which is all that the cores can give; "one process" with several environments
-in turn shows what it costs that they push each other out of the cache.
+in turn shows what it costs that they push each other out of the cache. On a busy machine steps/s mean little;
+computing time per step, of all processes of a way together, is then the better measure of what a way adds.
 """
 
 import argparse
@@ -124,8 +125,19 @@ def gymnasiums(task: str, environments: int) -> Iterator[Callable[[float], float
     vector.close()
 
 
-def compare(task: str, each: int, seconds: float, turns: int, patience: float) -> dict[str, float]:
-    """Best steps/s of each way to step `task`, with one and with `each` environments per core."""
+def children() -> set[int]:
+    """Processes that this one has started."""
+    return {int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}
+
+
+def cpu_seconds(pids: set[int]) -> float:
+    """Computing time that processes have used so far; waiting, for each other or for a core, does not count."""
+    clocks = [clock for pid in pids for clock in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+    return sum(int(clock.read_text().split()[0]) for clock in clocks) / 1e9
+
+
+def compare(task: str, each: int, seconds: float, turns: int, patience: float) -> dict[str, tuple[float, float]]:
+    """Best steps/s and median computing seconds per step of each way, with one and `each` environments per core."""
     ways = {
         "one process": one_process(task),
         f"one process, {each} environments": one_process(task, each),
@@ -135,14 +147,21 @@ def compare(task: str, each: int, seconds: float, turns: int, patience: float) -
         f"AsyncVectorEnv, {CORES} environments": gymnasiums(task, CORES),
         f"AsyncVectorEnv, {each * CORES} environments": gymnasiums(task, each * CORES),
     }
+    crews, measures = {}, {}
     with contextlib.ExitStack() as stack:
-        measures = {name: stack.enter_context(way) for name, way in ways.items()}
-        rates: dict[str, list[float]] = {name: [] for name in ways}
+        for name, way in ways.items():
+            others = children()
+            measures[name] = stack.enter_context(way)
+            crews[name] = children() - others | {os.getpid()}
+        results: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
         for _ in range(turns):
             for name, measure in measures.items():
                 wait_for_quiet(patience)
-                rates[name].append(measure(seconds))
-    return {name: max(values) for name, values in rates.items()}
+                before, start = cpu_seconds(crews[name]), time.perf_counter()
+                rate = measure(seconds)
+                steps = rate * (time.perf_counter() - start)
+                results[name].append((rate, (cpu_seconds(crews[name]) - before) / steps))
+    return {name: (max(r for r, _ in turn), float(np.median([c for _, c in turn]))) for name, turn in results.items()}
 
 
 def main() -> None:
@@ -156,15 +175,18 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.alone:
         return alone(arguments.alone)
-    print(f"| task | way | agent steps/s | of {CORES} cores x one process |\n|---|---|---|---|")
+    print("| task | way | agent steps/s | of cores x one process | CPU µs a step | of one process |")
+    print("|---|---|---|---|---|---|")
     gains = []
     for task in arguments.tasks:
-        rates = compare(task, arguments.each, arguments.seconds, arguments.turns, arguments.patience)
-        whole = CORES * rates["one process"]
-        for name, value in rates.items():
-            print(f"| {task} | {name} | {value:,.0f} | {value / whole:.0%} |", flush=True)
-        best = [max(v for name, v in rates.items() if name.startswith(way)) for way in ("Vector", "Async")]
-        gains.append(best[0] / best[1])
+        options = (arguments.each, arguments.seconds, arguments.turns, arguments.patience)
+        results = compare(task, *options)
+        one_rate, one_cpu = results["one process"]
+        for name, (rate, cpu) in results.items():
+            share, cost = rate / (CORES * one_rate), one_cpu / cpu
+            print(f"| {task} | {name} | {rate:,.0f} | {share:.0%} | {cpu * 1e6:,.0f} | {cost:.0%} |", flush=True)
+        own, other = (max(r for n, (r, _) in results.items() if n.startswith(way)) for way in ("Vector", "Async"))
+        gains.append(own / other)
     choice = "VectorEnv" if min(gains) > 1 else "AsyncVectorEnv, at least for some tasks"
     print(f"\nThe best VectorEnv is {min(gains):.2f}-{max(gains):.2f} times the best AsyncVectorEnv: use {choice}.")
     return None
