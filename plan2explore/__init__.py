@@ -10,6 +10,10 @@ def __getattr__(name: str) -> Any:
     """Loads the simulator only when it is asked for: `import plan2explore` and `--help` stay quick."""
     if name not in __all__:
         raise AttributeError(f"module 'plan2explore' has no attribute {name!r}")
-    from . import envs, memory
+    from . import envs
 
-    return getattr(envs if hasattr(envs, name) else memory, name)
+    if name in envs.__all__:
+        return getattr(envs, name)
+    from . import memory
+
+    return getattr(memory, name)

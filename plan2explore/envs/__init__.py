@@ -1,15 +1,29 @@
 """All that touches a simulator: worlds, their tasks and pictures, and many of them at once."""
 
-from .dmc import SuiteEnv
-from .gymnasium import GymnasiumEnv
-from .names import GYMNASIUM, UnknownName, list_tasks, split_name
-from .render import RENDERERS
-from .tasks import RewardError, Task
-from .vector import VectorEnv
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .dmc import SuiteEnv
+    from .gymnasium import GymnasiumEnv
+    from .names import UnknownName, list_tasks, split_name
+    from .tasks import RewardError, Task
+    from .vector import VectorEnv
 
 SIZES = (8, 1024)  # smallest and largest picture
 REPEATS = (1, 100)
 
+# Loaded when asked for: a worker process, or someone who only lists tasks, should not wait for all of it.
+HOMES = {
+    "GymnasiumEnv": "gymnasium",
+    "RewardError": "tasks",
+    "SuiteEnv": "dmc",
+    "Task": "tasks",
+    "UnknownName": "names",
+    "VectorEnv": "vector",
+    "list_tasks": "names",
+    "split_name": "names",
+}
 __all__ = [
     "GymnasiumEnv",
     "RewardError",
@@ -23,14 +37,20 @@ __all__ = [
 ]
 
 
+def __getattr__(name: str) -> Any:
+    if name not in HOMES:
+        raise AttributeError(f"module 'plan2explore.envs' has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{HOMES[name]}", __name__), name)
+
+
 def make(
     name: str,
     renderer: str = "auto",
     size: int = 64,
     action_repeat: int = 2,
     seed: int = 0,
-    task: Task | None = None,
-) -> SuiteEnv | GymnasiumEnv:
+    task: "Task | None" = None,
+) -> "SuiteEnv | GymnasiumEnv":
     """A Gymnasium environment: a task of the suite, a bare domain, or `gymnasium:ID`.
 
     Args:
@@ -41,13 +61,17 @@ def make(
         seed: of the first episode, where `reset` is given none.
         task: the user's own reward, in a world without a task.
     """
+    from .dmc import SuiteEnv
+    from .gymnasium import GymnasiumEnv
+    from .names import GYMNASIUM
+    from .render import RENDERERS
+
     _check("size", size, *SIZES)
     _check("action_repeat", action_repeat, *REPEATS)
     if renderer not in RENDERERS:
         raise ValueError(f"A renderer is one of {', '.join(RENDERERS)}; got {renderer!r}")
-    if str(name).startswith(GYMNASIUM):
-        return GymnasiumEnv(name, renderer, size, action_repeat, seed, task)
-    return SuiteEnv(name, renderer, size, action_repeat, seed, task)
+    kind = GymnasiumEnv if str(name).startswith(GYMNASIUM) else SuiteEnv
+    return kind(name, renderer, size, action_repeat, seed, task)
 
 
 def _check(what: str, value: int, low: int, high: int) -> None:

@@ -8,6 +8,7 @@ import importlib
 import os
 import subprocess
 import sys
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -93,7 +94,7 @@ class GLRenderer:
         self.name = f"gl-{backend}"
         self._model = model
         self._source = SceneSource(model, data, camera)
-        self._context = importlib.import_module(f"mujoco.{backend}").GLContext(size, size)
+        self._context: Any = importlib.import_module(f"mujoco.{backend}").GLContext(size, size)
         self._context.make_current()
         self._drawing = make_drawing_context(model, size)
         self._rectangle = mujoco.MjrRect(0, 0, size, size)
