@@ -89,12 +89,12 @@ class GLRenderer:
     """Draws one camera of one model with OpenGL: the pictures of dm_control's `physics.render`."""
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, camera: int, size: int):
-        self._context = None  # for `close`, should anything below fail
+        self._context: Any = None  # so that `close` works when the rest fails
         backend = choose_backend()
         self.name = f"gl-{backend}"
         self._model = model
         self._source = SceneSource(model, data, camera)
-        self._context: Any = importlib.import_module(f"mujoco.{backend}").GLContext(size, size)
+        self._context = importlib.import_module(f"mujoco.{backend}").GLContext(size, size)
         self._context.make_current()
         self._drawing = make_drawing_context(model, size)
         self._rectangle = mujoco.MjrRect(0, 0, size, size)
