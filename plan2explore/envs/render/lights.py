@@ -46,6 +46,9 @@ from .tables import (
     to_local,
 )
 
+# A light's position, direction, shadow map's axes and half width, and whether it is directional.
+Beam = tuple[Vector, Vector, Vector, Vector, float, bool]
+
 AMBIENT_WITHOUT_LIGHTS = 0.3  # MuJoCo's light for a scene without any
 BEFORE_SURFACE = 1.0 - 1e-4  # an occluder must lie in this part of the way from the light to the point
 
@@ -142,17 +145,6 @@ def passes_by(casters: Table, k: int, origin: Vector, way: Vector, way_squared: 
     return outside > 0.0 and (ahead < 0.0 or ahead * ahead < outside * way_squared)
 
 
-@inlined
-def in_shadow_map(lights: Table, i: int, offset: Vector, depth: float) -> bool:
-    """Whether light i's shadow map covers a point `offset` from the light; points outside of it are lit."""
-    limit = lights[i, MAP_HALF_WIDTH]
-    if lights[i, DIRECTIONAL] == 0.0:
-        limit *= depth
-    x = abs(dot(offset, vector(lights, i, MAP_X)))
-    y = abs(dot(offset, vector(lights, i, MAP_Y)))
-    return depth > 0.0 and x <= limit and y <= limit
-
-
 @compiled
 def occludes(geoms: Table, g: int, origin: Vector, way: Vector) -> bool:
     """Whether geom g lies between `origin` and `origin + way`."""
@@ -167,24 +159,43 @@ def occludes(geoms: Table, g: int, origin: Vector, way: Vector) -> bool:
 
 
 @compiled
-def way_from_light(lights: Table, i: int, point: Vector) -> Vector:
-    """The way that light i takes to a point, directional light from the plane through its position."""
-    way = subtract(point, vector(lights, i, LIGHT_POSITION))
-    if lights[i, DIRECTIONAL] > 0.0:
-        direction = vector(lights, i, LIGHT_DIRECTION)
-        way = scale(direction, dot(way, direction))
-    return way
+def beam(lights: Table, i: int) -> Beam:
+    """The geometry of light i and of its shadow map."""
+    return (
+        vector(lights, i, LIGHT_POSITION),
+        vector(lights, i, LIGHT_DIRECTION),
+        vector(lights, i, MAP_X),
+        vector(lights, i, MAP_Y),
+        lights[i, MAP_HALF_WIDTH],
+        lights[i, DIRECTIONAL] > 0.0,
+    )
 
 
 @compiled
-def choose_casters(
-    casters: Table, lights: Table, i: int, start: Vector, end: Vector, chosen: np.ndarray
-) -> int:
-    """Lists the casters that may lie between light i and the points of a line from `start` to `end`.
+def way_from_light(light: Beam, point: Vector) -> Vector:
+    """The way that light takes to a point, directional light from the plane through its position."""
+    position, direction, _, _, _, directional = light
+    way = subtract(point, position)
+    return scale(direction, dot(way, direction)) if directional else way
+
+
+@compiled
+def in_shadow_map(light: Beam, point: Vector) -> bool:
+    """Whether a light's shadow map covers a point; points outside of it are lit."""
+    position, direction, map_x, map_y, half_width, directional = light
+    offset = subtract(point, position)
+    depth = dot(offset, direction)
+    limit = half_width if directional else half_width * depth
+    return depth > 0.0 and abs(dot(offset, map_x)) <= limit and abs(dot(offset, map_y)) <= limit
+
+
+@compiled
+def choose_casters(casters: Table, light: Beam, start: Vector, end: Vector, chosen: np.ndarray) -> int:
+    """Lists the casters that may lie between a light and the points of a line from `start` to `end`.
 
     All ways from the light to a line lie in one plane, and most casters are beside it. Answers their number.
     """
-    facing = normalized(cross(way_from_light(lights, i, start), subtract(end, start)))
+    facing = normalized(cross(way_from_light(light, start), subtract(end, start)))
     found = 0
     for k in range(1, int(casters[0, CASTER]) + 1):
         if abs(dot(facing, subtract(vector(casters, k, CENTRE), start))) <= casters[k, REACH]:
@@ -195,29 +206,24 @@ def choose_casters(
 
 @inlined
 def shadowed(
-    geoms: Table, casters: Table, chosen: np.ndarray, count: int, lights: Table, i: int, point: Vector,
-    own: int,
-) -> bool:  # fmt: skip
-    """Whether one of the chosen casters keeps light i from a point of geom `own`.
+    geoms: Table, casters: Table, chosen: np.ndarray, count: int, light: Beam, point: Vector, own: int
+) -> bool:
+    """Whether one of the chosen casters keeps a light from a point of geom `own`.
 
     The way starts at the light, so that a point inside of another geom counts as shaded. `own` is convex and
     cannot shade its lit side.
     """
-    offset = subtract(point, vector(lights, i, LIGHT_POSITION))
-    if not in_shadow_map(lights, i, offset, dot(offset, vector(lights, i, LIGHT_DIRECTION))):
+    if not in_shadow_map(light, point):
         return False
-    way = way_from_light(lights, i, point)
+    way = way_from_light(light, point)
     origin = subtract(point, way)
     way_squared = dot(way, way)
     if passes_by(casters, 0, origin, way, way_squared):
         return False
     for k in range(count):
         caster = chosen[k]
-        g = int(casters[caster, CASTER])
-        if (
-            g != own
-            and not passes_by(casters, caster, origin, way, way_squared)
-            and occludes(geoms, g, origin, way)
-        ):
-            return True
+        if not passes_by(casters, caster, origin, way, way_squared):
+            g = int(casters[caster, CASTER])
+            if g != own and occludes(geoms, g, origin, way):
+                return True
     return False

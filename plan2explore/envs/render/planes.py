@@ -23,7 +23,7 @@ from .kernel import (
     subtract,
     vector,
 )
-from .lights import choose_casters, own_light, reflected_light, shadowed
+from .lights import beam, choose_casters, own_light, reflected_light, shadowed
 from .shapes import hit_plane
 from .tables import (
     EYE,
@@ -132,7 +132,7 @@ def light_corner(
     store(row, j, CORNER_LIGHT, clamped(unshadowed))
 
 
-@compiled
+@inlined
 def plane_texture(
     geoms: Table, g: int, texels: np.ndarray, index: np.ndarray, local: Vector, direction: Vector,
     right: Vector, up: Vector,
@@ -273,12 +273,13 @@ def shadow_plane(
                 continue
             column += 3
             ends = kept(pixels, plane, first, POINT), kept(pixels, plane, last, POINT)
-            count = choose_casters(casters, lights, i, ends[0], ends[1], chosen)
+            light = beam(lights, i)
+            count = choose_casters(casters, light, ends[0], ends[1], chosen)
             for pixel in range(first, last + 1):
                 colour = kept(pixels, plane, pixel, column)
                 if not shows(owner, pixel, g) or colour[0] + colour[1] + colour[2] <= VISIBLE_LIGHT:
                     continue
                 point = kept(pixels, plane, pixel, POINT)
-                if not shadowed(geoms, casters, chosen, count, lights, i, point, g):
+                if not shadowed(geoms, casters, chosen, count, light, point, g):
                     for k in range(3):
                         pixels[plane, pixel, SHADED + k] += pixels[plane, pixel, column + k]

@@ -16,7 +16,7 @@ from .kernel import (
     subtract,
     vector,
 )
-from .lights import CASTER, own_light, reflected_light, shadowed
+from .lights import CASTER, beam, own_light, reflected_light, shadowed
 from .planes import plane_texture
 from .shapes import BOX, CAPSULE, PLANE, hit, normal, sign
 from .tables import (
@@ -109,7 +109,7 @@ def lit_with_shadows(
         if lights[i, SHADOWS] == 0.0:
             unshadowed = add(unshadowed, colour)
         elif colour[0] + colour[1] + colour[2] > 0.0 and not shadowed(
-            geoms, casters, everything, all_casters, lights, i, point, g
+            geoms, casters, everything, all_casters, beam(lights, i), point, g
         ):
             total = add(total, clamped(colour))
     return add(total, clamped(unshadowed))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import mujoco
 import numpy as np
 
-from .kernel import Vector, add, compiled, scale, subtract
+from .kernel import Vector, add, compiled, inlined, scale, subtract
 
 FLAT, CUBE, SKYBOX = (
     int(getattr(mujoco.mjtTexture, f"mjTEXTURE_{name}")) for name in ("2D", "CUBE", "SKYBOX")
@@ -116,7 +116,7 @@ def mixed(a: Vector, b: Vector, weight: float) -> Vector:
     return add(a, scale(subtract(b, a), weight))
 
 
-@compiled
+@inlined
 def neighbours(coordinate: float, length: int, repeats: bool) -> tuple[int, int, float]:
     """The two texels about a texture coordinate, and the second one's weight."""
     position = (coordinate - math.floor(coordinate)) * length - 0.5
@@ -130,7 +130,7 @@ def neighbours(coordinate: float, length: int, repeats: bool) -> tuple[int, int,
     return low, high, weight
 
 
-@compiled
+@inlined
 def texel(texels: np.ndarray, index: np.ndarray, level: int, s: float, t: float, repeats: bool) -> Vector:
     """Bilinear look-up in one level; beyond the edge the image repeats, or its edge goes on."""
     width = index[level, WIDTH]
@@ -148,28 +148,28 @@ def texel(texels: np.ndarray, index: np.ndarray, level: int, s: float, t: float,
 
 
 @compiled
-def filtered(
-    texels: np.ndarray,
-    index: np.ndarray,
-    first: int,
-    count: int,
-    s: float,
-    t: float,
-    density: float,
-    repeats: bool,
-) -> Vector:
-    """Look-up between mip levels; `density` is the number of texels across a pixel."""
+def mip_level(density: float, count: int) -> tuple[int, float]:
+    """The mip level for a number of texels across a pixel, and the next level's weight."""
     if density <= 1.0:
-        return texel(texels, index, first, s, t, repeats)
+        return 0, 0.0
     residue = density * LEVEL_SHIFT
     level = 0
     while residue >= 2.0:
         residue *= 0.5
         level += 1
     if level >= count - 1:
-        return texel(texels, index, first + count - 1, s, t, repeats)
+        return count - 1, 0.0
+    return level, BRILINEAR * residue + 1.0 - 2.0 * BRILINEAR
+
+
+@inlined
+def filtered(
+    texels: np.ndarray, index: np.ndarray, first: int, count: int, s: float, t: float, density: float,
+    repeats: bool,
+) -> Vector:  # fmt: skip
+    """Look-up between mip levels; `density` is the number of texels across a pixel."""
+    level, weight = mip_level(density, count)
     colour = texel(texels, index, first + level, s, t, repeats)
-    weight = BRILINEAR * residue + 1.0 - 2.0 * BRILINEAR
     if weight > 0.0:
         colour = mixed(colour, texel(texels, index, first + level + 1, s, t, repeats), weight)
     return colour

@@ -28,12 +28,12 @@ def prepare(geoms, mirror, casters, everything):
 
 @numba.njit
 def shadowed(geoms, casters, chosen, count, lights, point):
-    return module.shadowed(geoms, casters, chosen, count, lights, 0, point, -1)
+    return module.shadowed(geoms, casters, chosen, count, module.beam(lights, 0), point, -1)
 
 
 @numba.njit
 def choose(casters, lights, start, end, chosen):
-    return module.choose_casters(casters, lights, 0, start, end, chosen)
+    return module.choose_casters(casters, module.beam(lights, 0), start, end, chosen)
 
 
 @numba.njit
