@@ -2,8 +2,8 @@
 
     MUJOCO_GL=osmesa python scripts/render_references.py
 
-needs OSMesa (Debian: apt-get install libosmesa6). It writes tests/envs/render/references.npz and
-docs/pictures/render_*.png, and prints the table of docs/rendering.md.
+needs OSMesa (Debian: apt-get install libosmesa6). It writes tests/envs/render/references.npz,
+docs/pictures/render_*.png and the table in docs/rendering.md.
 """
 
 import sys
@@ -21,6 +21,7 @@ STORED = {64: 6, 84: 3}  # pictures a world and size in the references
 MEASURED = 24  # pictures a world and size in the table
 SHOWN_SIZE, ZOOM, AMPLIFIED = 84, 3, 8
 SEED_STORED, SEED_MEASURED = 1, 2
+TABLE_START, TABLE_END = "<!-- table: start -->", "<!-- table: end -->"
 
 
 def compare(world: worlds.World, size: int, states: list) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -50,15 +51,24 @@ def table_row(world: worlds.World, pictures: dict[int, list[tuple[np.ndarray, np
     return "| " + " | ".join(cells) + " |"
 
 
+def write_table(rows: list[str]) -> None:
+    """Puts the table into docs/rendering.md, in place of the one that is there."""
+    page = ROOT / "docs" / "rendering.md"
+    before, rest = page.read_text().split(TABLE_START)
+    _, after = rest.split(TABLE_END)
+    columns = "| world | PSNR at 64 (worst) | SSIM at 64 | PSNR at 84 (worst) | SSIM at 84 |"
+    table = [TABLE_START, columns, "|---|---|---|---|---|", *rows, TABLE_END]
+    page.write_text(before + "\n".join(table) + after)
+
+
 def main() -> None:
     """Goes through all worlds."""
-    references = {}
-    print("| world | PSNR at 64 (worst) | SSIM at 64 | PSNR at 84 (worst) | SSIM at 84 |")
-    print("|---|---|---|---|---|")
+    references, rows = {}, []
     for world in worlds.WORLDS:
         measured = list(worlds.random_states(world, MEASURED, SEED_MEASURED))
         pictures = {size: compare(world, size, measured) for size in worlds.SIZES}
-        print(table_row(world, pictures), flush=True)
+        rows.append(table_row(world, pictures))
+        print(rows[-1], flush=True)
         last = triptych(*pictures[SHOWN_SIZE][-1])
         Image.fromarray(last).save(ROOT / "docs" / "pictures" / f"render_{world.domain}.png", optimize=True)
         for size, count in STORED.items():
@@ -66,6 +76,7 @@ def main() -> None:
             _, drawn = worlds.pictures(world, states, size, "gl")
             references[world.domain, size] = list(zip(states, drawn, strict=True))
     worlds.store_references(references)
+    write_table(rows)
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ class GLRenderer:
     """Draws one camera of one model with OpenGL: the pictures of dm_control's `physics.render`."""
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, camera: int, size: int):
-        self._context: Any = None  # so that `close` works when the rest fails
+        self._context: Any = None  # for `close`, should anything below fail
         backend = choose_backend()
         self.name = f"gl-{backend}"
         self._model = model
@@ -105,6 +105,8 @@ class GLRenderer:
         """The present picture, uint8 (size, size, 3), drawn into `out` when that is given."""
         if out is None:
             out = np.empty_like(self._bottom_up)
+        if self._context is None:
+            raise RuntimeError("This renderer is closed: make another one.")
         self._context.make_current()
         self._upload_terrain()
         mujoco.mjr_render(self._rectangle, self._source.update(), self._drawing)

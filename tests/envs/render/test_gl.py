@@ -113,3 +113,5 @@ def test_large_pictures_have_room():
     assert out[-1].any()
     assert physics.model.ptr.vis.global_.offheight == room
     renderer.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        renderer.render()
