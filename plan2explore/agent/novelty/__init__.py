@@ -1,0 +1,26 @@
+"""Exploration objectives by name. One's own is an `Objective` and a call of `register`: see docs/objectives.md."""
+
+from plan2explore.agent.experience import Experience, Sizes, Transition
+from plan2explore.agent.novelty import plan2explore
+from plan2explore.agent.novelty.objective import Nothing, Objective
+
+OBJECTIVES: dict[str, Objective] = {
+    "plan2explore": plan2explore.OBJECTIVE,
+}
+
+
+def register(name: str, objective: Objective) -> None:
+    """Makes an objective available as `novelty.objective=NAME`."""
+    if OBJECTIVES.get(name, objective) is not objective:
+        raise ValueError(f"There is an objective {name!r} already: choose another name.")
+    OBJECTIVES[name] = objective
+
+
+def find_objective(name: str) -> Objective:
+    """The objective of this name."""
+    if name not in OBJECTIVES:
+        raise ValueError(f"There is no exploration objective {name!r}: choose one of {', '.join(OBJECTIVES)}, or register it.")
+    return OBJECTIVES[name]
+
+
+__all__ = ["OBJECTIVES", "Experience", "Nothing", "Objective", "Sizes", "Transition", "find_objective", "register"]

@@ -1,0 +1,29 @@
+"""Plan2Explore: seek states whose consequences the one-step models disagree about."""
+
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from plan2explore.agent.ensemble import Ensemble, disagreement, ensemble_loss, input_size, one_step_inputs, target_size
+from plan2explore.agent.experience import Experience, Sizes, Transition
+from plan2explore.agent.novelty.objective import Metrics, Objective
+from plan2explore.config import NoveltyConfig
+
+
+def init(config: NoveltyConfig, sizes: Sizes, key: PRNGKeyArray) -> Ensemble:
+    """The ensemble of one-step models."""
+    return Ensemble(config, input_size(config, sizes), target_size(config, sizes), key)
+
+
+def loss(
+    ensemble: Ensemble, experience: Experience, key: PRNGKeyArray, config: NoveltyConfig
+) -> tuple[Float[Array, ""], Metrics]:
+    """Every member learns for itself: the sum of their losses."""
+    losses = ensemble_loss(ensemble, experience, key, config)
+    return losses.sum(), {"member_loss": losses.mean()}
+
+
+def reward(ensemble: Ensemble, transition: Transition, config: NoveltyConfig) -> Float[Array, "*steps"]:
+    """Disagreement about the next step, scaled."""
+    return config.scale * disagreement(ensemble(one_step_inputs(transition, config)))
+
+
+OBJECTIVE = Objective(init, loss, reward)

@@ -1,0 +1,181 @@
+"""Every knob of the agent, once: its type, its value in the paper and the reason beside it.
+
+Defaults are the paper's. Presets are plain values of these types: `dataclasses.replace` (or a command-line flag) changes
+any field of any preset. Where the paper and the program behind its published results differ, the field says so.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Spaces:
+    """What the agent sees and does: the sizes that come from the environment, not from a preset."""
+
+    action: int
+    """Numbers in an action, each in [-1, 1]."""
+    image: int | None = 64
+    """Side of the square RGB picture in pixels; none when the agent does not see pictures."""
+    proprio: int | None = None
+    """Numbers in the proprioceptive observation; none in the paper, which works from pixels alone."""
+    tasks: int = 1
+    """Task probes trained beside exploration: columns of the batch's reward."""
+
+    def __post_init__(self) -> None:
+        if self.image is None and self.proprio is None:
+            raise ValueError("The agent would see nothing: give Spaces an image size, a proprio size, or both.")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The world model: PlaNet's recurrent state-space model."""
+
+    deter: int = 400
+    """Units of the recurrent (GRU) state. The paper's "deterministic and stochastic components to 60" is a slip: the
+    program had 400 and 60."""
+    stoch: int = 60
+    """Dimensions of the stochastic state, a diagonal Gaussian."""
+    hidden: int = 400
+    """Width of the layers around the recurrent cell."""
+    conv_depth: int = 32
+    """Channels of the encoder's first convolution; the later ones are multiples of it, the embedding has 32 times as many."""
+    proprio_width: int = 400
+    """Width of the proprioceptive encoder and decoder (not in the paper; Dreamer's dense width)."""
+    proprio_depth: int = 2
+    """Hidden layers of the proprioceptive encoder and decoder (not in the paper)."""
+    reward_width: int = 400
+    """Width of the reward head."""
+    reward_depth: int = 2
+    """Hidden layers of the reward head, as in Dreamer."""
+    min_std: float = 0.1
+    """Floor of the state's standard deviation, added to a softplus."""
+    free_nats: float = 3.0
+    """Divergence per step that costs nothing, as in PlaNet: each step's KL is raised to at least this."""
+    image_scale: float = 1.0
+    """Weight of the picture's negative log-likelihood (summed over pixels)."""
+    proprio_scale: float = 1.0
+    """Weight of the proprioceptive negative log-likelihood."""
+    reward_scale: float = 1.0
+    """Weight of the reward head's negative log-likelihood."""
+    kl_scale: float = 1.0
+    """Weight of the divergence of the posterior from the prior."""
+    dequantise: bool = False
+    """Add uniform noise of one grey level to the pictures. The program did; it changes little with 8 bits."""
+    learning_rate: float = 6e-4
+    """Adam's step size for the world model and the reward heads (Dreamer's)."""
+    unroll: int = 5
+    """Time steps per iteration of the compiled loop over a sequence. Speed only: 5 to 10 is fastest on a GPU."""
+
+
+@dataclass(frozen=True)
+class NoveltyConfig:
+    """What the explorer seeks."""
+
+    objective: str = "plan2explore"
+    """Name of the exploration objective: plan2explore, retrospective, max, curiosity, random, dreamer, or one's own."""
+    gradient: Literal["through", "stopped"] = "through"
+    """Whether the objective's gradient reaches the actor through imagined states (the paper), or the actor learns of it
+    through the critic alone (the program)."""
+    members: int = 5
+    """One-step models in the ensemble (K)."""
+    width: int = 1024
+    """Width of a one-step model: the program's; the paper does not say."""
+    depth: int = 2
+    """Hidden layers of a one-step model."""
+    inputs: Literal["deter", "state"] = "deter"
+    """What a one-step model sees beside the action: the recurrent state after the action was taken (the appendix's "RNN
+    state"), or the whole state it was taken from (the main text)."""
+    target: Literal["embedding", "stoch", "deter", "state"] = "embedding"
+    """What a one-step model predicts of the next step: the encoder's features, or one of the appendix's three variants."""
+    bootstrap: bool = True
+    """Whether every member resamples the batch's sequences with replacement (a bootstrap ensemble)."""
+    scale: float = 10_000.0
+    """Factor on the disagreement: no reward is normalised. The appendix found that it helps in some environments."""
+    max_variance: Literal["trained", "untrained"] = "trained"
+    """Objective `max`: whether the members' variances are fitted by likelihood, or left as initialised (the program's slip)."""
+    max_log_variance: tuple[float, float] = (-10.0, 2.0)
+    """Objective `max`: soft bounds of the members' log-variance, so that unseen inputs cannot give any variance at all."""
+    curiosity_scale: float = 1e-3
+    """Objective `curiosity`: factor on the model's loss, which is summed over thousands of pixels."""
+    learning_rate: float = 6e-4
+    """Adam's step size for the ensemble: the paper names none, so the world model's."""
+
+
+@dataclass(frozen=True)
+class BehaviorConfig:
+    """The actor-critics, learned in imagination as in Dreamer: one for exploration, one for every task probe."""
+
+    horizon: int = 15
+    """Imagined steps (H)."""
+    discount: float = 0.99
+    """Discount per step (gamma)."""
+    trace: float = 0.95
+    """Mixing of n-step returns (lambda)."""
+    actor_width: int = 400
+    """Width of an actor."""
+    actor_depth: int = 4
+    """Hidden layers of an actor."""
+    critic_width: int = 400
+    """Width of a critic."""
+    critic_depth: int = 3
+    """Hidden layers of a critic."""
+    actor_learning_rate: float = 8e-5
+    """Adam's step size for actors."""
+    critic_learning_rate: float = 8e-5
+    """Adam's step size for critics."""
+    action_noise: float = 0.3
+    """Standard deviation of the noise added to actions when collecting."""
+    unroll: int = 5
+    """Imagined steps per iteration of the compiled loop. Speed only."""
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """The agent: world model, exploration objective, behaviours and how they are trained."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    novelty: NoveltyConfig = field(default_factory=NoveltyConfig)
+    behavior: BehaviorConfig = field(default_factory=BehaviorConfig)
+    batch: int = 50
+    """Sequences in a batch."""
+    length: int = 50
+    """Steps in a sequence."""
+    clip: float = 100.0
+    """Largest norm of a part's gradient; every part (and every probe) is clipped on its own."""
+    epsilon: float = 1e-4
+    """Adam's epsilon: the program's. With 1e-8 the small gradients of a nearly solved part become full steps."""
+    precision: Literal["bfloat16", "float32"] = "bfloat16"
+    """Number format of the products inside the networks. Parameters, distributions and losses are float32 always."""
+    learn_model: bool = True
+    """Whether the world model and the ensemble learn. Zero-shot adaptation from a snapshot leaves them as they are."""
+
+
+paper = AgentConfig()
+"""The paper's sizes."""
+
+small = AgentConfig(
+    model=ModelConfig(deter=200, stoch=30, hidden=200, conv_depth=16, proprio_width=200, reward_width=200),
+    novelty=NoveltyConfig(width=400),
+    behavior=BehaviorConfig(actor_width=200, critic_width=200),
+    batch=24,
+)
+"""About a tenth of the paper's cost."""
+
+tiny = AgentConfig(
+    model=ModelConfig(deter=64, stoch=16, hidden=64, conv_depth=8, proprio_width=64, reward_width=64, unroll=1),
+    novelty=NoveltyConfig(width=64),
+    behavior=BehaviorConfig(
+        horizon=10, actor_width=64, actor_depth=2, critic_width=64, critic_depth=2, unroll=1,
+        actor_learning_rate=3e-4, critic_learning_rate=3e-4,
+    ),
+    batch=16,
+    length=16,
+    precision="float32",
+)  # fmt: skip
+"""For tests and demonstrations on a CPU, from 32x32 pictures or proprioception."""
+
+PRESETS = {"paper": paper, "small": small, "tiny": tiny}
+
+__all__ = [
+    "PRESETS", "AgentConfig", "BehaviorConfig", "ModelConfig", "NoveltyConfig", "Spaces", "paper", "replace", "small", "tiny",
+]  # fmt: skip
