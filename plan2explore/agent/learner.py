@@ -67,6 +67,7 @@ class Learner:
             "critic": behavior.critic_learning_rate,
         }
         self.optimisers = {name: make_optimiser(rate, config.clip, config.epsilon) for name, rate in rates.items()}
+        self.init = jax.jit(self._init)
         self.update = jax.jit(self._update, donate_argnums=0)
         self._block = jax.jit(self._scan_updates, static_argnames=("sample", "count"), donate_argnums=0)
         self._act = jax.jit(self._step_policy, static_argnames=("mode",))
@@ -98,7 +99,7 @@ class Learner:
             "critic": Layout(lambda key: Scalar(features, behavior.critic_width, behavior.critic_depth, key)),
         }
 
-    def init(self, key: PRNGKeyArray) -> LearnerState:
+    def _init(self, key: PRNGKeyArray) -> LearnerState:
         """A learner that knows nothing."""
         key, *keys = jax.random.split(key, 1 + len(self.layouts))
         rows = {"model": 1, "novelty": 1, "reward": self.spaces.tasks}

@@ -5,7 +5,6 @@ a_(t-1) that led to it, so the model's step t is: from s_(t-1), with that action
 its posterior.
 """
 
-from math import prod
 from typing import NamedTuple
 
 import equinox as eqx
@@ -14,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
-from plan2explore.agent.distributions import HALF_LOG_TWO_PI, Normal, normal_kl, normal_sample
+from plan2explore.agent.distributions import Normal, normal_kl, normal_sample
 from plan2explore.agent.networks import MLP, GRUCell, ImageDecoder, ImageEncoder, Linear
 from plan2explore.config import ModelConfig, Spaces
 
@@ -182,8 +181,7 @@ class WorldModel(eqx.Module):
         costs = {}
         if self.image_decoder is not None:
             assert observation.image is not None
-            constant = HALF_LOG_TWO_PI * prod(observation.image.shape[-3:])
-            costs["image"] = self.image_decoder.negative_log_likelihood(states.features, observation.image) - constant
+            costs["image"] = self.image_decoder.squared_miss(states.features, center(observation.image))
         if self.proprio_decoder is not None:
             assert observation.proprio is not None
             costs["proprio"] = squared_miss(self.proprio_decoder(states.features), observation.proprio)
