@@ -1,0 +1,188 @@
+"""The two image layers of the world model, each in a plain form and in faster forms of the same function.
+
+`shrink` is the encoder's layer (kernel 4, stride 2, no padding) and `grow` the decoder's (transposed, kernel 5
+or 6, stride 2). Pictures are (batch, height, width, channels) and weights (height, width, inputs, outputs). The
+plain forms say what is computed. Compilers make little of them, so the other forms reach the same sums by large
+products:
+
+- `conv`: `shrink` turns 2x2 blocks of pixels into channels, for a dense 2x2 convolution; `grow` is a dense
+  3x3 convolution whose channels are 2x2 blocks of pixels.
+- `patches`: the same, with the patches written out for one matrix product.
+- `shifts` (`grow` only): three horizontal shifts side by side, one product for the three vertical taps, and the
+  sum of the three results, shifted.
+- `band`: one product for each row of pixels with the banded matrix of the horizontal convolution.
+
+A kernel of 5 counts as one of 6 whose last row and column are zero.
+"""
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Num
+
+Form = Literal["auto", "plain", "conv", "patches", "shifts", "band"]
+LAYOUT = ("NHWC", "HWIO", "NHWC")
+
+
+def image_blocks(images: Num[Array, "*batch height width pixel"]) -> Num[Array, "*batch rows columns block"]:
+    """Turns each 2x2 block of pixels into channels of one pixel: row in block, then column in block, then channel."""
+    *batch, height, width, channels = images.shape
+    split = images.reshape(*batch, height // 2, 2, width // 2, 2, channels)
+    return jnp.swapaxes(split, -4, -3).reshape(*batch, height // 2, width // 2, 4 * channels)
+
+
+def images_of_blocks(blocks: Num[Array, "*batch rows columns block"]) -> Num[Array, "*batch height width pixel"]:
+    """The inverse of `image_blocks`."""
+    *batch, rows, columns, channels = blocks.shape
+    split = blocks.reshape(*batch, rows, columns, 2, 2, channels // 4)
+    return jnp.swapaxes(split, -4, -3).reshape(*batch, 2 * rows, 2 * columns, channels // 4)
+
+
+def shrunk(size: int) -> int:
+    """The side of what `shrink` makes of a picture of this side."""
+    return (size - 4) // 2 + 1
+
+
+def grown(size: int, kernel: int) -> int:
+    """The side of what `grow` makes of a picture of this side."""
+    return 2 * (size - 1) + kernel
+
+
+def shrink(
+    images: Float[Array, "batch height width inputs"],
+    weight: Float[Array, "4 4 inputs outputs"],
+    form: Form = "auto",
+) -> Float[Array, "batch shorter narrower outputs"]:
+    """A convolution with kernel 4, stride 2 and no padding, computed in the images' precision."""
+    weight = weight.astype(images.dtype)
+    if form == "auto":
+        form = "conv" if jax.default_backend() == "gpu" else "patches"
+    if form == "plain":
+        return lax.conv_general_dilated(images, weight, (2, 2), "VALID", dimension_numbers=LAYOUT)
+    rows, columns = shrunk(images.shape[1]), shrunk(images.shape[2])
+    images = images[:, : 2 * rows + 2, : 2 * columns + 2]
+    if form == "band":
+        return _shrink_rows(images, weight)
+    blocks, kernel = image_blocks(images), _blocked_kernel(weight)
+    if form == "conv":
+        return lax.conv_general_dilated(blocks, kernel, (1, 1), "VALID", dimension_numbers=LAYOUT)
+    if form == "patches":
+        shifted = [blocks[:, y : y + rows, x : x + columns] for y in (0, 1) for x in (0, 1)]
+        return jnp.concatenate(shifted, -1) @ kernel.reshape(-1, weight.shape[-1])
+    raise ValueError(f"No form {form!r} of `shrink`: choose auto, plain, conv, patches or band.")
+
+
+def grow(
+    images: Float[Array, "batch height width inputs"],
+    weight: Float[Array, "k k inputs outputs"],
+    form: Form = "auto",
+) -> Float[Array, "batch taller wider outputs"]:
+    """A transposed convolution, kernel 5 or 6, stride 2: input i times weight k is added to output 2 i + k."""
+    if form == "auto":
+        form = "shifts"
+    if form == "plain":
+        flipped = weight[::-1, ::-1].astype(images.dtype)
+        return lax.conv_transpose(images, flipped, (2, 2), "VALID", dimension_numbers=LAYOUT)
+    if images.shape[1:3] == (1, 1):
+        return _grow_pixel(images, weight.astype(images.dtype))
+    height, width = (grown(side, weight.shape[0]) for side in images.shape[1:3])
+    if form == "band":
+        return _grow_rows(images, weight)[:, :height]
+    return images_of_blocks(grow_blocks(images, weight, form))[:, :height, :width]
+
+
+def grow_blocks(
+    images: Float[Array, "batch height width inputs"],
+    weight: Float[Array, "k k inputs outputs"],
+    form: Form = "shifts",
+) -> Float[Array, "batch rows columns block"]:
+    """What `grow` makes, as `image_blocks`: two more rows and columns of blocks than there were pixels."""
+    _, height, width, inputs = images.shape
+    kernel = _subpixel_kernel(weight.astype(images.dtype))
+    outputs = kernel.shape[-1]
+    if form == "conv":
+        flipped = kernel[::-1, ::-1]
+        return lax.conv_general_dilated(images, flipped, (1, 1), [(2, 2), (2, 2)], dimension_numbers=LAYOUT)
+    if form == "patches":
+        padded = jnp.pad(images, ((0, 0), (2, 2), (2, 2), (0, 0)))
+        corners = [(2 - y, 2 - x) for y in range(3) for x in range(3)]
+        shifted = [padded[:, y : y + 2 + height, x : x + 2 + width] for y, x in corners]
+        return jnp.concatenate(shifted, -1) @ kernel.reshape(-1, outputs)
+    if form == "shifts":
+        shifted = [jnp.pad(images, ((0, 0), (0, 0), (x, 2 - x), (0, 0))) for x in range(3)]
+        stacked = kernel.transpose(1, 2, 0, 3).reshape(3 * inputs, 3 * outputs)
+        return _sum_vertical_taps(jnp.concatenate(shifted, -1) @ stacked)
+    raise ValueError(f"No form {form!r} of `grow`: choose auto, plain, conv, patches, shifts or band.")
+
+
+def _grow_pixel(
+    images: Float[Array, "batch 1 1 inputs"], weight: Float[Array, "k k inputs outputs"]
+) -> Float[Array, "batch k k outputs"]:
+    """A single pixel grows by one plain product."""
+    kernel, _, inputs, outputs = weight.shape
+    product = images[:, 0, 0] @ weight.transpose(2, 0, 1, 3).reshape(inputs, -1)
+    return product.reshape(-1, kernel, kernel, outputs)
+
+
+def _blocked_kernel(weight: Float[Array, "4 4 inputs outputs"]) -> Float[Array, "2 2 four_inputs outputs"]:
+    """The 2x2 kernel that does to blocks of pixels what the 4x4 kernel does to pixels."""
+    _, _, inputs, outputs = weight.shape
+    return weight.reshape(2, 2, 2, 2, inputs, outputs).swapaxes(1, 2).reshape(2, 2, 4 * inputs, outputs)
+
+
+def _subpixel_kernel(weight: Float[Array, "k k inputs outputs"]) -> Float[Array, "3 3 inputs block"]:
+    """The 3x3 kernel whose outputs are the blocks of pixels that the transposed convolution makes."""
+    weight = _even(weight)
+    _, _, inputs, outputs = weight.shape
+    taps = weight.reshape(3, 2, 3, 2, inputs, outputs)
+    return taps.transpose(0, 2, 4, 1, 3, 5).reshape(3, 3, inputs, 4 * outputs)
+
+
+def _even(weight: Float[Array, "k k inputs outputs"]) -> Float[Array, "6 6 inputs outputs"]:
+    missing = 6 - weight.shape[0]
+    return jnp.pad(weight, ((0, missing), (0, missing), (0, 0), (0, 0))) if missing else weight
+
+
+def _sum_vertical_taps(taps: Float[Array, "batch height *rest triple"]) -> Float[Array, "batch rows *rest one"]:
+    """Adds up what each row of pixels gives to the three rows of blocks that it touches."""
+    none = ((0, 0),) * (taps.ndim - 2)
+    top, middle, bottom = (
+        jnp.pad(tap, ((0, 0), (y, 2 - y), *none)) for y, tap in enumerate(jnp.split(taps, 3, axis=-1))
+    )
+    return top + middle + bottom
+
+
+def _band(
+    weight: Float[Array, "rows k inputs outputs"], pixels: int, wide: int
+) -> Float[Array, "pixels inputs rows wide outputs"]:
+    """The matrix of the horizontal convolution: pixel x touches pixels 2 x + k of the wide side."""
+    taps = weight.shape[1]
+    offset = jnp.arange(wide)[None, :] - 2 * jnp.arange(pixels)[:, None]
+    chosen = jnp.asarray(offset[None] == jnp.arange(taps)[:, None, None], weight.dtype)
+    # A product with ones and zeros instead of a gather: its gradient is a product too, not a scatter.
+    return jnp.einsum("kpw,ykio->piywo", chosen, weight, precision=lax.Precision.HIGHEST)
+
+
+def _shrink_rows(
+    images: Float[Array, "batch height width inputs"], weight: Float[Array, "4 4 inputs outputs"]
+) -> Float[Array, "batch shorter narrower outputs"]:
+    batch, height, width, inputs = images.shape
+    rows, columns, outputs = height // 2 - 1, width // 2 - 1, weight.shape[-1]
+    band = _band(weight.swapaxes(2, 3), columns, width)  # (columns, outputs, 4, width, inputs)
+    pairs = images.reshape(batch, height // 2, 2 * width * inputs)
+    fours = jnp.concatenate([pairs[:, :-1], pairs[:, 1:]], -1)
+    product = fours @ band.reshape(columns * outputs, -1).T
+    return product.reshape(batch, rows, columns, outputs)
+
+
+def _grow_rows(
+    images: Float[Array, "batch height width inputs"], weight: Float[Array, "k k inputs outputs"]
+) -> Float[Array, "batch taller wider outputs"]:
+    batch, height, width, inputs = images.shape
+    wide, outputs = grown(width, weight.shape[0]), weight.shape[-1]
+    rows = _even(weight.astype(images.dtype))[:, : weight.shape[0]]
+    band = _band(rows, width, wide)  # (width, inputs, 6, wide, outputs)
+    taps = images.reshape(batch, height, width * inputs) @ band.reshape(width * inputs, -1)
+    return _sum_vertical_taps(taps).reshape(batch, 2 * height + 4, wide, outputs)

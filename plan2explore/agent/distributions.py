@@ -1,0 +1,148 @@
+"""Distributions and returns as plain functions of arrays.
+
+The last axis is the event: log-probabilities and divergences are summed over it. Compute these in float32.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, Key
+
+HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
+# softplus(RAW_OF_FIVE) = 5: an actor whose output is zero starts with a standard deviation of 5.
+RAW_OF_FIVE = float(np.log(np.expm1(5.0)))
+MIN_ACTOR_STD = 1e-4
+# The largest float32 below 1 has an inverse tanh of 8.66; a little less keeps its gradients tame.
+LARGEST_ACTION = 1 - 1e-6
+
+
+class Normal(NamedTuple):
+    """A Gaussian with independent dimensions."""
+
+    mean: Float[Array, "*batch event"]
+    std: Float[Array, "*batch event"]
+
+
+def normal_sample(normal: Normal, noise: Float[Array, "*batch event"]) -> Float[Array, "*batch event"]:
+    """The sample that standard Gaussian noise stands for."""
+    return normal.mean + normal.std * noise
+
+
+def normal_log_prob(normal: Normal, x: Float[Array, "*batch event"]) -> Float[Array, "*batch"]:
+    """The log-density at x."""
+    standard = (x - normal.mean) / normal.std
+    return jnp.sum(-0.5 * standard**2 - jnp.log(normal.std) - HALF_LOG_TWO_PI, -1)
+
+
+def normal_kl(p: Normal, q: Normal) -> Float[Array, "*batch"]:
+    """The Kullback-Leibler divergence of p from q, KL(p || q)."""
+    ratio = p.std / q.std
+    gap = (p.mean - q.mean) / q.std
+    return jnp.sum(0.5 * (ratio**2 + gap**2 - 1) - jnp.log(ratio), -1)
+
+
+class TanhNormal(NamedTuple):
+    """The tanh of a Gaussian with independent dimensions: an actor's distribution over actions in (-1, 1)."""
+
+    mean: Float[Array, "*batch action"]
+    std: Float[Array, "*batch action"]
+
+
+def tanh_normal(output: Float[Array, "*batch two_actions"]) -> TanhNormal:
+    """An actor's output as a distribution: mean 5 tanh(m / 5), std softplus(raw + softplus^-1(5)) + 1e-4."""
+    mean, raw = jnp.split(output.astype(jnp.float32), 2, -1)
+    return TanhNormal(5 * jnp.tanh(mean / 5), jax.nn.softplus(raw + RAW_OF_FIVE) + MIN_ACTOR_STD)
+
+
+def tanh_normal_sample(
+    actor: TanhNormal, noise: Float[Array, "*batch action"]
+) -> Float[Array, "*batch action"]:
+    """The action that standard Gaussian noise stands for."""
+    return jnp.tanh(actor.mean + actor.std * noise)
+
+
+def tanh_normal_log_prob(actor: TanhNormal, action: Float[Array, "*batch action"]) -> Float[Array, "*batch"]:
+    """The log-density at an action."""
+    before = jnp.arctanh(jnp.clip(action, -LARGEST_ACTION, LARGEST_ACTION))
+    return normal_log_prob(Normal(*actor), before) - jnp.sum(_log_slope(before), -1)
+
+
+def tanh_normal_mode(actor: TanhNormal) -> Float[Array, "*batch action"]:
+    """The action of the highest density, exactly.
+
+    Where the density peaks, the tanh's argument solves u = mean + 2 std^2 tanh(u). With the mean's sign taken out,
+    the highest peak is the one solution above zero; u - mean - 2 std^2 tanh(u) is convex there, so Newton's method
+    falls towards it from mean + 2 std^2 without overshooting. Wide actors peak near the edges: above a std of about
+    0.7 there can be two peaks, and the mode is far from the tanh of the mean.
+    """
+    side = jnp.where(actor.mean < 0, -1.0, 1.0)
+    center, spread = jnp.abs(actor.mean), 2 * actor.std**2
+
+    def newton(_: int, u: Array) -> Array:
+        tanh = jnp.tanh(u)
+        slope = 1 - spread * (1 - tanh**2)
+        return jnp.maximum(u - (u - center - spread * tanh) / jnp.maximum(slope, 1e-3), 0)
+
+    return side * jnp.tanh(lax.fori_loop(0, 12, newton, center + spread))
+
+
+def tanh_normal_likeliest(
+    actor: TanhNormal, key: Key[Array, ""], samples: int = 100
+) -> Float[Array, "*batch action"]:
+    """The likeliest of some samples: how the published program estimated the mode."""
+    noise = jax.random.normal(key, (samples, *actor.mean.shape))
+    before = actor.mean + actor.std * noise
+    density = jnp.sum(-0.5 * noise**2 - _log_slope(before), -1)
+    best = jnp.argmax(density, 0)[None, ..., None]
+    return jnp.tanh(jnp.take_along_axis(before, best, 0)[0])
+
+
+def _log_slope(u: Float[Array, "..."]) -> Float[Array, "..."]:
+    """ln(1 - tanh(u)^2), which the direct formula rounds to minus infinity for large u."""
+    return 2 * (np.log(2) - u - jax.nn.softplus(-2 * u))
+
+
+def lambda_returns(
+    reward: Float[Array, "time *batch"],
+    value: Float[Array, "time *batch"],
+    bootstrap: Float[Array, "*batch"],
+    discount: float | Float[Array, "time *batch"],
+    lambda_: float,
+) -> Float[Array, "time *batch"]:
+    """Dreamer's value targets V(s_t) for imagined states s_0 .. s_(T-1), with s_T the last imagined state.
+
+    reward[t] and discount[t] belong to the step from s_t to s_(t+1), value[t] is the critic's v(s_t), and bootstrap
+    is v(s_T): V(s_t) = reward[t] + discount[t] ((1 - lambda) v(s_(t+1)) + lambda V(s_(t+1))), V(s_T) = v(s_T).
+    """
+    following = jnp.concatenate([value[1:], bootstrap[None]])
+    discount = jnp.broadcast_to(jnp.asarray(discount, reward.dtype), reward.shape)
+    fixed = reward + discount * (1 - lambda_) * following
+
+    def backwards(later: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+        fixed, discount = now
+        target = fixed + discount * lambda_ * later
+        return target, target
+
+    return lax.scan(backwards, bootstrap, (fixed, discount), reverse=True, unroll=True)[1]
+
+
+def jensen_renyi(
+    mean: Float[Array, "members *batch event"], variance: Float[Array, "members *batch event"]
+) -> Float[Array, "*batch"]:
+    """The Jensen-Renyi divergence (order 2) of Gaussians with independent dimensions: MAX's novelty.
+
+    The Renyi entropy of the members' mixture, less the mean of theirs; in closed form, with D dimensions, -ln mean_ij
+    exp(-1/2 sum_d [(m_i - m_j)^2 / (v_i + v_j) + ln(v_i + v_j)]) - mean_k 1/2 sum_d ln v_k - D/2 ln 2.
+    """
+    members, dimensions = mean.shape[0], mean.shape[-1]
+    # Each unordered pair once: the members are few, but a state has many dimensions.
+    one, other = np.triu_indices(members)
+    spread = variance[one] + variance[other]
+    overlap = -0.5 * jnp.sum((mean[one] - mean[other]) ** 2 / spread + jnp.log(spread), -1)
+    count = np.where(one == other, 1, 2).reshape(-1, *[1] * (mean.ndim - 2))
+    mixture = -jax.nn.logsumexp(overlap, 0, b=count / members**2)
+    own = 0.5 * jnp.sum(jnp.log(variance), -1).mean(0)
+    return mixture - own - 0.5 * dimensions * np.log(2)

@@ -1,0 +1,231 @@
+"""The layers that the agent's parts are made of: dense, recurrent and image networks.
+
+Parameters are made as float32. A layer computes in the narrower precision of its input and its weights, so that
+a caller gets bfloat16 by casting either. Weights start as Glorot's uniform and biases as zero, like those of the
+published program.
+"""
+
+import math
+from itertools import pairwise
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from .convolutions import Form, grow, grow_blocks, image_blocks, shrink
+
+ACTIVATIONS = {"elu": jax.nn.elu, "relu": jax.nn.relu}
+IMAGE_SIZES = (16, 32, 64, 128)
+
+Activation = Literal["elu", "relu"]
+
+
+def glorot(key: Key[Array, ""], *shape: int) -> Float[Array, "..."]:
+    """Glorot's uniform start; all axes but the last two are a convolution's window."""
+    window = math.prod(shape[:-2])
+    limit = math.sqrt(6 / (window * (shape[-2] + shape[-1])))
+    return jax.random.uniform(key, shape, minval=-limit, maxval=limit)
+
+
+def narrower(x: Array, weight: Array) -> jnp.dtype:
+    """The precision of whichever has the fewer bits."""
+    return min(x.dtype, weight.dtype, key=lambda dtype: dtype.itemsize)
+
+
+class Linear(eqx.Module):
+    """An affine map of the last axis."""
+
+    weight: Float[Array, "inputs outputs"]
+    bias: Float[Array, " outputs"]
+
+    def __init__(self, inputs: int, outputs: int, key: Key[Array, ""]):
+        self.weight = glorot(key, inputs, outputs)
+        self.bias = jnp.zeros(outputs)
+
+    def __call__(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch outputs"]:
+        dtype = narrower(x, self.weight)
+        return x.astype(dtype) @ self.weight.astype(dtype) + self.bias.astype(dtype)
+
+
+class MLP(eqx.Module):
+    """`depth` hidden layers of `width` units and an affine output layer."""
+
+    layers: tuple[Linear, ...]
+    activation: Activation = eqx.field(static=True)
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        width: int,
+        depth: int,
+        activation: Activation = "elu",
+        *,
+        key: Key[Array, ""],
+    ):
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"No activation {activation!r}: choose one of {', '.join(ACTIVATIONS)}.")
+        sizes = [inputs, *[width] * depth, outputs]
+        keys = jax.random.split(key, depth + 1)
+        self.layers = tuple(Linear(*pair, key) for pair, key in zip(pairwise(sizes), keys, strict=True))
+        self.activation = activation
+
+    def __call__(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch outputs"]:
+        for layer in self.layers[:-1]:
+            x = ACTIVATIONS[self.activation](layer(x))
+        return self.layers[-1](x)
+
+
+class GRUCell(eqx.Module):
+    """A gated recurrent unit with the reset gate applied *after* the recurrent product (as Keras and cuDNN).
+
+    With input x and state h, and columns of the weights in the order reset, update, candidate:
+    r = sigmoid(x W_r + h U_r + b_r), z = sigmoid(x W_z + h U_z + b_z),
+    c = tanh(x W_c + b_c + r (h U_c + d)), and the next state is z h + (1 - z) c.
+    Resetting after the product lets one product serve all three gates.
+    """
+
+    input_weight: Float[Array, "inputs three_width"]
+    state_weight: Float[Array, "width three_width"]
+    bias: Float[Array, " three_width"]
+    reset_bias: Float[Array, " width"]
+
+    def __init__(self, inputs: int, width: int, key: Key[Array, ""]):
+        input_key, state_key = jax.random.split(key)
+        self.input_weight = glorot(input_key, inputs, 3 * width)
+        self.state_weight = jax.nn.initializers.orthogonal()(state_key, (width, 3 * width))
+        self.bias = jnp.zeros(3 * width)
+        self.reset_bias = jnp.zeros(width)
+
+    def __call__(
+        self, x: Float[Array, "*batch inputs"], state: Float[Array, "*batch width"]
+    ) -> Float[Array, "*batch width"]:
+        dtype = narrower(x, self.input_weight)
+        from_input = x.astype(dtype) @ self.input_weight.astype(dtype) + self.bias.astype(dtype)
+        state = state.astype(dtype)
+        from_state = state @ self.state_weight.astype(dtype)
+        reset_x, update_x, candidate_x = jnp.split(from_input, 3, -1)
+        reset_h, update_h, candidate_h = jnp.split(from_state, 3, -1)
+        reset = jax.nn.sigmoid(reset_x + reset_h)
+        update = jax.nn.sigmoid(update_x + update_h)
+        candidate = jnp.tanh(candidate_x + reset * (candidate_h + self.reset_bias.astype(dtype)))
+        return update * state + (1 - update) * candidate
+
+
+class ImageLayer(eqx.Module):
+    """The weight and bias of one convolution."""
+
+    weight: Float[Array, "height width inputs outputs"]
+    bias: Float[Array, " outputs"]
+
+    def __init__(self, kernel: int, inputs: int, outputs: int, key: Key[Array, ""]):
+        self.weight = glorot(key, kernel, kernel, inputs, outputs)
+        self.bias = jnp.zeros(outputs)
+
+
+def image_layers(size: int) -> int:
+    """How many layers lead from pictures of this size to 2x2 pixels, and from one pixel back to them."""
+    if size not in IMAGE_SIZES:
+        raise ValueError(
+            f"Images of {size}x{size} pixels do not fit the encoder and decoder: choose a size of "
+            f"{', '.join(map(str, IMAGE_SIZES))}."
+        )
+    return int(math.log2(size)) - 2
+
+
+class ImageEncoder(eqx.Module):
+    """Pictures to feature vectors: kernel 4, stride 2, no padding, ReLU; `depth` channels, then doubled.
+
+    64x64 pixels give 31, 14, 6 and 2: with the paper's depth of 32, 2 x 2 x 256 = 1024 features.
+    """
+
+    layers: tuple[ImageLayer, ...]
+    form: Form = eqx.field(static=True)
+
+    def __init__(self, size: int, depth: int, key: Key[Array, ""], form: Form = "auto"):
+        channels = [3, *[depth * 2**layer for layer in range(image_layers(size))]]
+        keys = jax.random.split(key, len(channels) - 1)
+        self.layers = tuple(
+            ImageLayer(4, *pair, key) for pair, key in zip(pairwise(channels), keys, strict=True)
+        )
+        self.form = form
+
+    @staticmethod
+    def features_of(size: int, depth: int) -> int:
+        """How many features an encoder of pictures of this size has."""
+        return 2 * 2 * depth * 2 ** (image_layers(size) - 1)
+
+    @property
+    def features(self) -> int:
+        """Length of the feature vector."""
+        return 2 * 2 * self.layers[-1].bias.size
+
+    def __call__(self, images: Float[Array, "*batch size size 3"]) -> Float[Array, "*batch features"]:
+        x = images.reshape(-1, *images.shape[-3:]).astype(narrower(images, self.layers[0].weight))
+        for layer in self.layers:
+            x = jax.nn.relu(shrink(x, layer.weight, self.form) + layer.bias.astype(x.dtype))
+        return x.reshape(*images.shape[:-3], -1)
+
+
+class ImageDecoder(eqx.Module):
+    """Feature vectors to pictures: one pixel with as many channels as the encoder has features, then grown.
+
+    With the paper's depth of 32, 1 x 1 x 1024 becomes 5, 13, 30 and 64 pixels of 128, 64, 32 and 3 channels
+    by transposed convolutions with kernels of 5, 5, 6 and 6, stride 2, and ReLU between them.
+    """
+
+    linear: Linear
+    layers: tuple[ImageLayer, ...]
+    form: Form = eqx.field(static=True)
+
+    def __init__(self, inputs: int, size: int, depth: int, key: Key[Array, ""], form: Form = "auto"):
+        count = image_layers(size)
+        kernels = [5] * (count - 2) + [6, 6]
+        widest = 2 * 2 * depth * 2 ** (count - 1)
+        channels = [widest, *[depth * 2**layer for layer in reversed(range(count - 1))], 3]
+        linear_key, *keys = jax.random.split(key, count + 1)
+        self.linear = Linear(inputs, widest, linear_key)
+        self.layers = tuple(
+            ImageLayer(kernel, *pair, key)
+            for kernel, pair, key in zip(kernels, pairwise(channels), keys, strict=True)
+        )
+        self.form = form
+
+    def __call__(self, features: Float[Array, "*batch inputs"]) -> Float[Array, "*batch size size 3"]:
+        last = self.layers[-1]
+        made = grow(self._penultimate(features), last.weight, self.form)
+        made = made + last.bias.astype(made.dtype)
+        return made.reshape(*features.shape[:-1], *made.shape[1:])
+
+    def squared_miss(
+        self, features: Float[Array, "*batch inputs"], images: Float[Array, "*batch size size 3"]
+    ) -> Float[Array, "*batch"]:
+        """Half the squared distance of the images from what is decoded, summed over pixels in float32.
+
+        This is the images' negative log-likelihood under Gaussians of unit variance, less its constant.
+        """
+        made, target = self._comparable(features, images)
+        miss = made.astype(jnp.float32) - target.astype(jnp.float32).reshape(made.shape)
+        return 0.5 * jnp.sum(miss**2, axis=(1, 2, 3)).reshape(features.shape[:-1])
+
+    def _comparable(
+        self, features: Float[Array, "*batch inputs"], images: Float[Array, "*batch size size 3"]
+    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        """What is decoded and what should be, both in the order of pixels that is the cheapest to compare."""
+        if self.form in ("plain", "band"):
+            made = self(features)
+            return made.reshape(-1, *made.shape[-3:]), images
+        last = self.layers[-1]
+        # The picture is never put together: the images are taken apart instead, which has no backward pass.
+        form: Form = "shifts" if self.form == "auto" else self.form
+        blocks = grow_blocks(self._penultimate(features), last.weight, form)
+        return blocks + jnp.tile(last.bias, 4).astype(blocks.dtype), image_blocks(images)
+
+    def _penultimate(self, features: Float[Array, "*batch inputs"]) -> Float[Array, "flat side side outputs"]:
+        """The activations before the last layer."""
+        x = self.linear(features).reshape(-1, 1, 1, self.layers[0].weight.shape[2])
+        for layer in self.layers[:-1]:
+            x = jax.nn.relu(grow(x, layer.weight, self.form) + layer.bias.astype(x.dtype))
+        return x

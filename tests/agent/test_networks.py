@@ -1,0 +1,155 @@
+"""The networks have the paper's shapes, compute what their docstrings say, and agree between their forms."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from plan2explore.agent.networks import MLP, GRUCell, ImageDecoder, ImageEncoder, Linear
+
+KEY = jax.random.key(0)
+
+
+def random(*shape, seed=0):
+    return jax.random.normal(jax.random.key(seed), shape)
+
+
+def test_glorot_limits_and_zero_biases():
+    layer = Linear(300, 100, KEY)
+    limit = np.sqrt(6 / 400)
+    assert 0.99 * limit < jnp.abs(layer.weight).max() <= limit
+    assert abs(float(layer.weight.mean())) < 0.01 * limit
+    np.testing.assert_array_equal(layer.bias, 0)
+    image = ImageEncoder(32, 8, KEY).layers[1]
+    limit = np.sqrt(6 / (16 * (8 + 16)))
+    assert 0.99 * limit < jnp.abs(image.weight).max() <= limit
+
+
+@pytest.mark.parametrize("activation", ["elu", "relu"])
+def test_mlp_against_its_definition(activation):
+    network = MLP(3, 2, 7, 2, activation, key=KEY)
+    network = jax.tree.map(lambda leaf: leaf + 0.1, network)  # so that biases count
+    x = random(4, 5, 3)
+    hidden = np.asarray(x, np.float64)
+    for layer in network.layers[:-1]:
+        hidden = hidden @ np.asarray(layer.weight) + np.asarray(layer.bias)
+        hidden = np.where(hidden > 0, hidden, np.expm1(hidden) if activation == "elu" else 0)
+    expected = hidden @ np.asarray(network.layers[-1].weight) + np.asarray(network.layers[-1].bias)
+    np.testing.assert_allclose(network(x), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_mlp_refuses_unknown_activations():
+    with pytest.raises(ValueError, match="choose one of elu, relu"):
+        MLP(3, 2, 7, 2, "gelu", key=KEY)
+
+
+def test_gru_against_its_equations():
+    cell = jax.tree.map(lambda leaf: leaf + 0.05, GRUCell(3, 4, KEY))
+    x, h = np.asarray(random(5, 3), np.float64), np.asarray(random(5, 4, seed=1), np.float64)
+    parts = cell.input_weight, cell.state_weight, cell.bias, cell.reset_bias
+    w, u, b, d = (np.asarray(leaf, np.float64) for leaf in parts)
+
+    def sigmoid(a):
+        return 1 / (1 + np.exp(-a))
+
+    reset = sigmoid(x @ w[:, :4] + h @ u[:, :4] + b[:4])
+    update = sigmoid(x @ w[:, 4:8] + h @ u[:, 4:8] + b[4:8])
+    candidate = np.tanh(x @ w[:, 8:] + b[8:] + reset * (h @ u[:, 8:] + d))
+    expected = update * h + (1 - update) * candidate
+    np.testing.assert_allclose(cell(jnp.float32(x), jnp.float32(h)), expected, atol=1e-5)
+
+
+def test_gru_starts_with_an_orthogonal_recurrence():
+    weight = GRUCell(3, 4, KEY).state_weight
+    np.testing.assert_allclose(weight @ weight.T, np.eye(4), atol=1e-5)
+
+
+def test_the_papers_encoder_and_decoder():
+    encoder = eqx.filter_eval_shape(ImageEncoder, 64, 32, KEY)
+    decoder = eqx.filter_eval_shape(ImageDecoder, 460, 64, 32, KEY)
+    assert encoder.features == ImageEncoder.features_of(64, 32) == 1024
+    assert [layer.weight.shape for layer in encoder.layers] == [
+        (4, 4, 3, 32), (4, 4, 32, 64), (4, 4, 64, 128), (4, 4, 128, 256)
+    ]  # fmt: skip
+    assert decoder.linear.weight.shape == (460, 1024)
+    assert [layer.weight.shape for layer in decoder.layers] == [
+        (5, 5, 1024, 128), (5, 5, 128, 64), (6, 6, 64, 32), (6, 6, 32, 3)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [16, 32, 64, 128])
+def test_shapes_of_every_size(size):
+    def shapes(images, features):
+        encoder, decoder = ImageEncoder(size, 2, KEY), ImageDecoder(6, size, 2, KEY)
+        return encoder(images), decoder(features)
+
+    encoded, decoded = jax.eval_shape(shapes, jnp.zeros((2, 3, size, size, 3)), jnp.zeros((2, 3, 6)))
+    assert encoded.shape == (2, 3, ImageEncoder.features_of(size, 2))
+    assert decoded.shape == (2, 3, size, size, 3)
+
+
+def test_other_sizes_are_refused_with_the_allowed_ones():
+    for make in (ImageEncoder, lambda size, depth, key: ImageDecoder(5, size, depth, key)):
+        with pytest.raises(ValueError, match=r"84x84.*16, 32, 64, 128"):
+            make(84, 2, KEY)
+
+
+def gradients(loss, network, *data):
+    return jax.tree.leaves(eqx.filter_jit(eqx.filter_value_and_grad(loss))(network, *data))
+
+
+def assert_same(expected, got):
+    for one, other in zip(expected, got, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["auto", "conv", "patches", "band"])
+def test_forms_of_the_encoder_agree(form):
+    def loss(encoder, images):
+        return jnp.mean(jnp.sin(encoder(images)))
+
+    images = random(2, 32, 32, 3)
+    expected, got = (gradients(loss, ImageEncoder(32, 4, KEY, each), images) for each in ("plain", form))
+    assert_same(expected, got)
+
+
+@pytest.mark.parametrize("form", ["auto", "conv", "patches", "shifts", "band"])
+def test_forms_of_the_decoder_agree_in_picture_and_loss(form):
+    def loss(decoder, features, images):
+        return jnp.mean(decoder.squared_miss(features, images)) / images[0, 0].size
+
+    features, images = random(2, 3, 5), random(2, 3, 32, 32, 3, seed=1)
+    plain, fast = (
+        jax.tree.map(lambda leaf: leaf + 0.01, ImageDecoder(5, 32, 4, KEY, each)) for each in ("plain", form)
+    )
+    assert_same([plain(features)], [fast(features)])
+    assert_same(gradients(loss, plain, features, images), gradients(loss, fast, features, images))
+
+
+def test_the_decoders_likelihood_against_scipy():
+    decoder, features, images = ImageDecoder(5, 16, 2, KEY), random(2, 3, 5), random(2, 3, 16, 16, 3, seed=1)
+    constant = 16 * 16 * 3 * 0.5 * np.log(2 * np.pi)
+    expected = -stats.norm.logpdf(images, loc=decoder(features)).sum((-1, -2, -3)) - constant
+    np.testing.assert_allclose(decoder.squared_miss(features, images), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("cast", ["input", "weights"])
+def test_layers_compute_in_the_narrower_precision(cast):
+    def ones(*shape):
+        return jnp.ones(shape, jnp.bfloat16 if cast == "input" else jnp.float32)
+
+    def results():
+        decoder = ImageDecoder(3, 16, 2, KEY)
+        networks = MLP(3, 2, 4, 1, key=KEY), GRUCell(3, 4, KEY), ImageEncoder(16, 2, KEY), decoder
+        if cast == "weights":
+            networks = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), networks)
+        mlp, cell, encoder, decoder = networks
+        gru = cell(ones(2, 3), ones(2, 4))
+        computed = mlp(ones(2, 3)), gru, encoder(ones(2, 16, 16, 3)), decoder(ones(2, 3))
+        return computed, decoder.squared_miss(ones(2, 3), ones(2, 16, 16, 3))
+
+    computed, loss = jax.eval_shape(results)
+    assert [result.dtype for result in computed] == [jnp.bfloat16] * 4
+    assert loss.dtype == jnp.float32
