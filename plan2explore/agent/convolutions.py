@@ -1,15 +1,15 @@
 """The two image layers of the world model, each in a plain form and in faster forms of the same function.
 
-`shrink` is the encoder's layer (kernel 4, stride 2, no padding) and `grow` the decoder's (transposed, kernel 5
-or 6, stride 2). Pictures are (batch, height, width, channels) and weights (height, width, inputs, outputs). The
-plain forms say what is computed. Compilers make little of them, so the other forms reach the same sums by large
-products:
+`shrink` is the encoder's layer (kernel 4, stride 2, no padding) and `grow` the decoder's (transposed,
+kernel 5 or 6, stride 2). Pictures are (batch, height, width, channels) and weights (height, width,
+inputs, outputs). The plain forms say what is computed. Compilers make little of them, so the other forms
+reach the same sums by large products:
 
 - `conv`: `shrink` turns 2x2 blocks of pixels into channels, for a dense 2x2 convolution; `grow` is a dense
   3x3 convolution whose channels are 2x2 blocks of pixels.
 - `patches`: the same, with the patches written out for one matrix product.
-- `shifts` (`grow` only): three horizontal shifts side by side, one product for the three vertical taps, and the
-  sum of the three results, shifted.
+- `shifts` (`grow` only): three horizontal shifts side by side, one product for the three vertical taps,
+  and the sum of the three results, shifted.
 - `band`: one product for each row of pixels with the banded matrix of the horizontal convolution.
 
 A kernel of 5 counts as one of 6 whose last row and column are zero.
@@ -27,13 +27,15 @@ LAYOUT = ("NHWC", "HWIO", "NHWC")
 
 
 def image_blocks(images: Num[Array, "*batch height width pixel"]) -> Num[Array, "*batch rows columns block"]:
-    """Turns each 2x2 block of pixels into channels of one pixel: row in block, then column in block, then channel."""
+    """Makes each 2x2 block of pixels the channels of one: row in block, column in block, channel."""
     *batch, height, width, channels = images.shape
     split = images.reshape(*batch, height // 2, 2, width // 2, 2, channels)
     return jnp.swapaxes(split, -4, -3).reshape(*batch, height // 2, width // 2, 4 * channels)
 
 
-def images_of_blocks(blocks: Num[Array, "*batch rows columns block"]) -> Num[Array, "*batch height width pixel"]:
+def images_of_blocks(
+    blocks: Num[Array, "*batch rows columns block"],
+) -> Num[Array, "*batch height width pixel"]:
     """The inverse of `image_blocks`."""
     *batch, rows, columns, channels = blocks.shape
     split = blocks.reshape(*batch, rows, columns, 2, 2, channels // 4)
@@ -79,7 +81,7 @@ def grow(
     weight: Float[Array, "k k inputs outputs"],
     form: Form = "auto",
 ) -> Float[Array, "batch taller wider outputs"]:
-    """A transposed convolution, kernel 5 or 6, stride 2: input i times weight k is added to output 2 i + k."""
+    """A transposed convolution, kernel 5 or 6, stride 2: input i times weight k goes to output 2 i + k."""
     if form == "auto":
         form = "shifts"
     if form == "plain":
@@ -145,7 +147,9 @@ def _even(weight: Float[Array, "k k inputs outputs"]) -> Float[Array, "6 6 input
     return jnp.pad(weight, ((0, missing), (0, missing), (0, 0), (0, 0))) if missing else weight
 
 
-def _sum_vertical_taps(taps: Float[Array, "batch height *rest triple"]) -> Float[Array, "batch rows *rest one"]:
+def _sum_vertical_taps(
+    taps: Float[Array, "batch height *rest triple"],
+) -> Float[Array, "batch rows *rest outputs"]:
     """Adds up what each row of pixels gives to the three rows of blocks that it touches."""
     none = ((0, 0),) * (taps.ndim - 2)
     top, middle, bottom = (

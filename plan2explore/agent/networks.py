@@ -1,8 +1,8 @@
 """The layers that the agent's parts are made of: dense, recurrent and image networks.
 
-Parameters are made as float32. A layer computes in the narrower precision of its input and its weights, so that
-a caller gets bfloat16 by casting either. Weights start as Glorot's uniform and biases as zero, like those of the
-published program.
+Parameters are made as float32. A layer computes in the narrower precision of its input and its weights,
+so that a caller gets bfloat16 by casting either. Weights start as Glorot's uniform and biases as zero,
+like those of the published program.
 """
 
 import math
