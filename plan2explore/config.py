@@ -1,10 +1,11 @@
 """Every knob of the agent, once: its type, its value in the paper and the reason beside it.
 
-Defaults are the paper's. Presets are plain values of these types: `dataclasses.replace` (or a command-line flag) changes
-any field of any preset. Where the paper and the program behind its published results differ, the field says so.
+Defaults are the paper's. Presets are plain values of these types: `dataclasses.replace` (or a command-line
+flag) changes any field of any preset. Where the paper and the program behind its published results differ,
+the field says so.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -23,7 +24,9 @@ class Spaces:
 
     def __post_init__(self) -> None:
         if self.image is None and self.proprio is None:
-            raise ValueError("The agent would see nothing: give Spaces an image size, a proprio size, or both.")
+            raise ValueError(
+                "The agent would see nothing: give Spaces an image size, a proprio size, or both."
+            )
 
 
 @dataclass(frozen=True)
@@ -31,14 +34,14 @@ class ModelConfig:
     """The world model: PlaNet's recurrent state-space model."""
 
     deter: int = 400
-    """Units of the recurrent (GRU) state. The paper's "deterministic and stochastic components to 60" is a slip: the
-    program had 400 and 60."""
+    """Units of the recurrent (GRU) state. The paper's "deterministic and stochastic components" of 60 is a
+    slip: the program had 400 and 60."""
     stoch: int = 60
     """Dimensions of the stochastic state, a diagonal Gaussian."""
     hidden: int = 400
     """Width of the layers around the recurrent cell."""
     conv_depth: int = 32
-    """Channels of the encoder's first convolution; the later ones are multiples of it, the embedding has 32 times as many."""
+    """Channels of the encoder's first convolution. Those of the others, and the embedding, grow with it."""
     proprio_width: int = 400
     """Width of the proprioceptive encoder and decoder (not in the paper; Dreamer's dense width)."""
     proprio_depth: int = 2
@@ -64,7 +67,7 @@ class ModelConfig:
     learning_rate: float = 6e-4
     """Adam's step size for the world model and the reward heads (Dreamer's)."""
     unroll: int = 5
-    """Time steps per iteration of the compiled loop over a sequence. Speed only: 5 to 10 is fastest on a GPU."""
+    """Time steps per iteration of the compiled loop over a sequence. Changes speed only."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +75,10 @@ class NoveltyConfig:
     """What the explorer seeks."""
 
     objective: str = "plan2explore"
-    """Name of the exploration objective: plan2explore, retrospective, max, curiosity, random, dreamer, or one's own."""
+    """plan2explore, retrospective, max, curiosity, random, dreamer, or an objective of one's own."""
     gradient: Literal["through", "stopped"] = "through"
-    """Whether the objective's gradient reaches the actor through imagined states (the paper), or the actor learns of it
-    through the critic alone (the program)."""
+    """Does the objective's gradient reach the actor through imagined states (the paper), or does the actor
+    learn of it through the critic alone (the program)?"""
     members: int = 5
     """One-step models in the ensemble (K)."""
     width: int = 1024
@@ -83,18 +86,18 @@ class NoveltyConfig:
     depth: int = 2
     """Hidden layers of a one-step model."""
     inputs: Literal["deter", "state"] = "deter"
-    """What a one-step model sees beside the action: the recurrent state after the action was taken (the appendix's "RNN
-    state"), or the whole state it was taken from (the main text)."""
+    """What a one-step model sees beside the action: the recurrent state after the action was taken (the
+    appendix's "RNN-state"), or the whole state that it was taken from (the main text)."""
     target: Literal["embedding", "stoch", "deter", "state"] = "embedding"
-    """What a one-step model predicts of the next step: the encoder's features, or one of the appendix's three variants."""
+    """What a one-step model predicts: the next encoder features, or one of the appendix's three variants."""
     bootstrap: bool = True
     """Whether every member resamples the batch's sequences with replacement (a bootstrap ensemble)."""
     scale: float = 10_000.0
-    """Factor on the disagreement: no reward is normalised. The appendix found that it helps in some environments."""
+    """Factor on the disagreement, since no reward is normalised: it helps in some environments."""
     max_variance: Literal["trained", "untrained"] = "trained"
-    """Objective `max`: whether the members' variances are fitted by likelihood, or left as initialised (the program's slip)."""
+    """Objective `max`: are the members' variances fitted, or left as initialised (the program)?"""
     max_log_variance: tuple[float, float] = (-10.0, 2.0)
-    """Objective `max`: soft bounds of the members' log-variance, so that unseen inputs cannot give any variance at all."""
+    """Objective `max`: bounds of the members' log-variance, which unseen inputs could make anything."""
     curiosity_scale: float = 1e-3
     """Objective `curiosity`: factor on the model's loss, which is summed over thousands of pixels."""
     learning_rate: float = 6e-4
@@ -103,7 +106,7 @@ class NoveltyConfig:
 
 @dataclass(frozen=True)
 class BehaviorConfig:
-    """The actor-critics, learned in imagination as in Dreamer: one for exploration, one for every task probe."""
+    """The actor-critics, learned in imagination as in Dreamer: one explorer, one for every task probe."""
 
     horizon: int = 15
     """Imagined steps (H)."""
@@ -143,11 +146,11 @@ class AgentConfig:
     clip: float = 100.0
     """Largest norm of a part's gradient; every part (and every probe) is clipped on its own."""
     epsilon: float = 1e-4
-    """Adam's epsilon: the program's. With 1e-8 the small gradients of a nearly solved part become full steps."""
+    """Adam's epsilon, the program's: gradients far below it move little."""
     precision: Literal["bfloat16", "float32"] = "bfloat16"
-    """Number format of the products inside the networks. Parameters, distributions and losses are float32 always."""
+    """Number format inside the networks. Parameters, distributions and losses are float32 always."""
     learn_model: bool = True
-    """Whether the world model and the ensemble learn. Zero-shot adaptation from a snapshot leaves them as they are."""
+    """Whether the world model and the ensemble learn. Zero-shot adaptation leaves them as they are."""
 
 
 paper = AgentConfig()
@@ -162,20 +165,19 @@ small = AgentConfig(
 """About a tenth of the paper's cost."""
 
 tiny = AgentConfig(
-    model=ModelConfig(deter=64, stoch=16, hidden=64, conv_depth=8, proprio_width=64, reward_width=64, unroll=1),
+
+    model=ModelConfig(
+        deter=64, stoch=16, hidden=64, conv_depth=8, proprio_width=64, reward_width=64, unroll=1
+    ),
     novelty=NoveltyConfig(width=64),
     behavior=BehaviorConfig(
         horizon=10, actor_width=64, actor_depth=2, critic_width=64, critic_depth=2, unroll=1,
         actor_learning_rate=3e-4, critic_learning_rate=3e-4,
     ),
-    batch=16,
+    batch=8,
     length=16,
     precision="float32",
 )  # fmt: skip
 """For tests and demonstrations on a CPU, from 32x32 pictures or proprioception."""
 
 PRESETS = {"paper": paper, "small": small, "tiny": tiny}
-
-__all__ = [
-    "PRESETS", "AgentConfig", "BehaviorConfig", "ModelConfig", "NoveltyConfig", "Spaces", "paper", "replace", "small", "tiny",
-]  # fmt: skip

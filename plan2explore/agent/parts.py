@@ -1,22 +1,22 @@
-"""A part of the agent as one matrix: a row for every copy of a network, trained by its own Adam with its own clip.
+"""A part of the agent as one matrix: a row for every copy of a network, trained by its own Adam and clip.
 
-Adam over a network's many small arrays spends its time on launching them; on one vector it is a single pass. So the
-parameters live as float32 rows, and the network is read out of a row inside the compiled update. A part with several
-rows (the actors of all task probes, say) is several networks that share nothing: each has its own norm, its own clip and
-its own check that everything is finite.
+Adam over a network's many small arrays spends its time on launching them; over one vector it is a single
+pass. So parameters live as float32 rows, and the network is read out of its row inside the compiled update. A
+part with several rows (the actors of all task probes, say) is several networks that share nothing: each has
+its own norm, its own clip, and its own check that everything is finite.
 """
 
 from collections.abc import Callable
 from math import prod
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 Network = TypeVar("Network", bound=eqx.Module)
+FIRST_DECAY, SECOND_DECAY = 0.9, 0.999
 
 
 class Layout(Generic[Network]):
@@ -40,7 +40,7 @@ class Layout(Generic[Network]):
     def write(self, network: Network) -> Float[Array, " size"]:
         """The row that holds this network's parameters."""
         leaves = jax.tree.leaves(eqx.filter(network, eqx.is_array))
-        return jnp.concatenate([jnp.ravel(leaf).astype(jnp.float32) for leaf in leaves]) if leaves else jnp.zeros(0)
+        return jnp.concatenate([jnp.zeros(0), *(jnp.ravel(leaf).astype(jnp.float32) for leaf in leaves)])
 
     def init(self, key: PRNGKeyArray, rows: int) -> Float[Array, "rows size"]:
         """Freshly initialised networks, all different."""
@@ -50,36 +50,48 @@ class Layout(Generic[Network]):
 
 
 class Part(NamedTuple):
-    """Parameters and optimiser state of the networks of one kind."""
+    """Parameters of the networks of one kind, and what Adam remembers of their gradients."""
 
     rows: Float[Array, "rows size"]
-    adam: Any
+    first: Float[Array, "rows size"]
+    """Running mean of gradients."""
+    second: Float[Array, "rows size"]
+    """Running mean of squared gradients."""
+    steps: Int[Array, " rows"]
+    """Steps taken."""
 
 
-def init_part(rows: Float[Array, "rows size"], optimiser: optax.GradientTransformation) -> Part:
+class Adam(NamedTuple):
+    """How a part is trained."""
+
+    rate: float
+    clip: float
+    """Largest norm of a row's gradient."""
+    epsilon: float
+
+
+def init_part(rows: Float[Array, "rows size"]) -> Part:
     """A part at the start of training."""
-    return Part(rows, jax.vmap(optimiser.init)(rows))
-
-
-def make_optimiser(rate: float, clip: float, epsilon: float) -> optax.GradientTransformation:
-    """Adam behind a clip of the gradient's norm."""
-    return optax.chain(optax.clip_by_global_norm(clip), optax.adam(rate, eps=epsilon))
+    return Part(rows, jnp.zeros_like(rows), jnp.zeros_like(rows), jnp.zeros(rows.shape[:1], jnp.int32))
 
 
 def train_part(
-    part: Part,
-    gradient: Float[Array, "rows size"],
-    loss: Float[Array, " rows"],
-    optimiser: optax.GradientTransformation,
+    part: Part, gradient: Float[Array, "rows size"], loss: Float[Array, " rows"], adam: Adam
 ) -> tuple[Part, Float[Array, " rows"], Bool[Array, " rows"]]:
-    """One step of Adam for each row; also the norms of the gradients and whether each row's loss and gradient are finite.
+    """One step of Adam for each row, with the norms of the gradients and whether each row was finite.
 
-    A row that is not keeps its parameters and its optimiser's state: the last good ones survive until someone looks.
+    A row whose loss or gradient is not finite keeps all it had: the last good parameters survive until
+    someone looks at the metrics.
     """
-    norm = jnp.sqrt(jnp.sum(jnp.square(gradient), axis=-1))
+    norm = jnp.sqrt(jnp.square(gradient).sum(-1))
     finite = jnp.isfinite(norm) & jnp.isfinite(loss)
-    steps, adam = jax.vmap(optimiser.update)(gradient, part.adam, part.rows)
-    trained = Part(part.rows + steps, adam)
+    gradient = gradient * (adam.clip / jnp.maximum(norm, adam.clip))[:, None]
+    first = FIRST_DECAY * part.first + (1 - FIRST_DECAY) * gradient
+    second = SECOND_DECAY * part.second + (1 - SECOND_DECAY) * jnp.square(gradient)
+    steps = part.steps + 1
+    mean = first / (1 - FIRST_DECAY**steps)[:, None]
+    size = jnp.sqrt(second / (1 - SECOND_DECAY**steps)[:, None])
+    trained = Part(part.rows - adam.rate * mean / (size + adam.epsilon), first, second, steps)
 
     def keep(new: Array, old: Array) -> Array:
         return jnp.where(finite.reshape(-1, *[1] * (new.ndim - 1)), new, old)

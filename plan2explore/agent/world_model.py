@@ -1,10 +1,12 @@
-"""The world model: PlaNet's recurrent state-space model with its encoders and decoders (equation 1 of the paper).
+"""The world model: PlaNet's recurrent state-space model with its encoders and decoders (equation 1 of the
+paper).
 
-Sequences are time-major inside the agent: (time, batch, ...). Stored step t holds the observation o_t and the action
-a_(t-1) that led to it, so the model's step t is: from s_(t-1), with that action, to the prior of s_t; then, seeing o_t, to
-its posterior.
+Sequences are time-major inside the agent: (time, batch, ...). Stored step t holds the observation o_t and the
+action a_(t-1) that led to it, so the model's step t is: from s_(t-1), with that action, to the prior of s_t;
+then, seeing o_t, to its posterior.
 """
 
+from math import prod
 from typing import NamedTuple
 
 import equinox as eqx
@@ -38,11 +40,16 @@ class Observation(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """A sequence as the model sees it: posterior states, and the distributions they came from and should have."""
+    """A sequence as the model sees it: states, the posteriors they came from, and the priors."""
 
     states: State
     posterior: Normal
     prior: Normal
+
+
+def draw_normal(key: PRNGKeyArray, *shape: int) -> Float[Array, "..."]:
+    """Standard Gaussian noise, drawn flat: a draw with several axes takes eight times longer to compile."""
+    return jax.random.normal(key, (prod(shape),)).reshape(shape)
 
 
 class RSSM(eqx.Module):
@@ -61,7 +68,12 @@ class RSSM(eqx.Module):
 
     def __init__(self, config: ModelConfig, embedding: int, action: int, key: PRNGKeyArray) -> None:
         keys = jax.random.split(key, 6)
-        self.deter, self.stoch, self.min_std, self.unroll = config.deter, config.stoch, config.min_std, config.unroll
+        self.deter, self.stoch, self.min_std, self.unroll = (
+            config.deter,
+            config.stoch,
+            config.min_std,
+            config.unroll,
+        )
         self.enter = Linear(config.stoch + action, config.hidden, key=keys[0])
         self.cell = GRUCell(config.hidden, config.deter, key=keys[1])
         self.prior_hidden = Linear(config.deter, config.hidden, key=keys[2])
@@ -86,11 +98,17 @@ class RSSM(eqx.Module):
         """The stochastic state as the recurrent one predicts it."""
         return self._normal(self.prior_out(jax.nn.elu(self.prior_hidden(deter))))
 
-    def posterior(self, deter: Float[Array, "*batch deter"], embedding: Float[Array, "*batch embedding"]) -> Normal:
+    def posterior(
+        self, deter: Float[Array, "*batch deter"], embedding: Float[Array, "*batch embedding"]
+    ) -> Normal:
         """The stochastic state once the observation is seen."""
-        return self._normal(self.posterior_out(jax.nn.elu(self.posterior_hidden(jnp.concatenate([deter, embedding], -1)))))
+        return self._normal(
+            self.posterior_out(jax.nn.elu(self.posterior_hidden(jnp.concatenate([deter, embedding], -1))))
+        )
 
-    def imagine(self, state: State, action: Float[Array, "*batch action"], noise: Float[Array, "*batch stoch"]) -> State:
+    def imagine(
+        self, state: State, action: Float[Array, "*batch action"], noise: Float[Array, "*batch stoch"]
+    ) -> State:
         """The next state without looking: a sample of the prior."""
         deter = self.recur(state, action)
         return State(deter, normal_sample(self.prior(deter), noise).astype(deter.dtype))
@@ -114,12 +132,12 @@ class RSSM(eqx.Module):
     ) -> Observed:
         """Infers the states of whole sequences, from the zero state: `infer` at each step, and the priors.
 
-        What does not depend on the state is computed for all steps at once: the actions' and the embeddings' shares of
-        their layers before the loop, the priors after it.
+        What does not depend on the state is computed for all steps at once: the actions' and the embeddings'
+        shares of their layers before the loop, the priors after it.
         """
         enter_stoch, enter_action = jnp.split(self.enter.weight, [self.stoch])
         hidden_deter, hidden_embedding = jnp.split(self.posterior_hidden.weight, [self.deter])
-        noise = jax.random.normal(key, (*actions.shape[:2], self.stoch))
+        noise = draw_normal(key, *actions.shape[:2], self.stoch)
 
         def step(state: State, now: tuple[Array, Array, Array]) -> tuple[State, tuple[State, Normal]]:
             from_action, from_embedding, noise = now
@@ -166,7 +184,7 @@ class WorldModel(eqx.Module):
         self.rssm = RSSM(config, self.embedding, spaces.action, keys[4])
 
     def encode(self, observation: Observation) -> Float[Array, "*batch embedding"]:
-        """The embedding h: features of the picture and of proprioception, side by side, in the model's precision."""
+        """The embedding h: features of the picture and of proprioception, side by side."""
         dtype, features = self.rssm.dtype, []
         if self.image_encoder is not None:
             assert observation.image is not None
@@ -176,8 +194,10 @@ class WorldModel(eqx.Module):
             features.append(self.proprio_encoder(observation.proprio.astype(dtype)))
         return jnp.concatenate(features, -1)
 
-    def likelihood_costs(self, states: State, observation: Observation) -> dict[str, Float[Array, "time batch"]]:
-        """Negative log-likelihoods of what was seen under unit-variance Gaussians around what is decoded, less their constant."""
+    def likelihood_costs(
+        self, states: State, observation: Observation
+    ) -> dict[str, Float[Array, "time batch"]]:
+        """What the decoders miss at each step: see `squared_miss`."""
         costs = {}
         if self.image_decoder is not None:
             assert observation.image is not None
@@ -193,8 +213,10 @@ def center(image: Num[Array, "*batch height width 3"]) -> Float[Array, "*batch h
     return image.astype(jnp.float32) / 255 - 0.5 if image.dtype == jnp.uint8 else image
 
 
-def squared_miss(guess: Float[Array, "*batch event"], truth: Float[Array, "*batch event"]) -> Float[Array, "*batch"]:
-    """Half the squared error in float32, summed over the last axis: a unit-variance Gaussian's cost, less its constant."""
+def squared_miss(
+    guess: Float[Array, "*batch event"], truth: Float[Array, "*batch event"]
+) -> Float[Array, "*batch"]:
+    """Half the squared error, summed: a unit Gaussian's negative log-likelihood, less its constant."""
     return 0.5 * jnp.square(guess.astype(jnp.float32) - truth.astype(jnp.float32)).sum(-1)
 
 
@@ -221,13 +243,13 @@ def infer_states(
 def model_loss(
     model: WorldModel, observation: Observation, actions: Float[Array, "time batch action"], key: PRNGKeyArray
 ) -> tuple[Float[Array, ""], Seen]:
-    """The negative evidence bound of a batch: what the decoders miss, plus what the posterior adds to the prior."""
+    """The negative evidence bound: what the decoders miss, and how far posteriors are from priors."""
     config = model.config
     noise_key, state_key = jax.random.split(key)
     if observation.image is not None:
         image = center(observation.image)
         if config.dequantise:
-            image = image + jax.random.uniform(noise_key, image.shape, maxval=1 / 255)
+            image = image + jax.random.uniform(noise_key, (image.size,), maxval=1 / 255).reshape(image.shape)
         observation = observation._replace(image=image)
     seen = infer_states(model, observation, actions, state_key)
     with jax.named_scope("decoder"):

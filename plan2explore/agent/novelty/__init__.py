@@ -1,4 +1,4 @@
-"""Exploration objectives by name. One's own is an `Objective` and a call of `register`: see docs/objectives.md."""
+"""Exploration objectives by name. To add one: an `Objective` and a call of `register`, docs/objectives.md."""
 
 from plan2explore.agent.experience import Experience, Sizes, Transition
 from plan2explore.agent.novelty import plan2explore
@@ -19,8 +19,19 @@ def register(name: str, objective: Objective) -> None:
 def find_objective(name: str) -> Objective:
     """The objective of this name."""
     if name not in OBJECTIVES:
-        raise ValueError(f"There is no exploration objective {name!r}: choose one of {', '.join(OBJECTIVES)}, or register it.")
+        raise ValueError(
+            f"There is no objective {name!r}: choose one of {', '.join(OBJECTIVES)}, or register your own."
+        )
     return OBJECTIVES[name]
 
 
-__all__ = ["OBJECTIVES", "Experience", "Nothing", "Objective", "Sizes", "Transition", "find_objective", "register"]
+__all__ = [
+    "OBJECTIVES",
+    "Experience",
+    "Nothing",
+    "Objective",
+    "Sizes",
+    "Transition",
+    "find_objective",
+    "register",
+]

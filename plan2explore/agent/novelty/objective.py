@@ -1,4 +1,4 @@
-"""What an exploration objective is: what it learns from experience, and the reward that it gives to imagined steps."""
+"""An exploration objective: what it learns from experience, and its reward for imagined steps."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from plan2explore.agent.experience import Experience, Sizes, Transition
 from plan2explore.config import NoveltyConfig
 
-
 Metrics = dict[str, Float[Array, ""]]
 
 
@@ -20,7 +19,7 @@ class Nothing(eqx.Module):
 
 @dataclass(frozen=True)
 class Objective:
-    """Three functions, and how the explorer uses them. An objective without a reward has no actor of its own."""
+    """Three functions, and how the explorer uses them. Without a reward there is no explorer."""
 
     init: Callable[[NoveltyConfig, Sizes, PRNGKeyArray], Any]
     """Makes the predictor, an Equinox module."""

@@ -2,7 +2,14 @@
 
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from plan2explore.agent.ensemble import Ensemble, disagreement, ensemble_loss, input_size, one_step_inputs, target_size
+from plan2explore.agent.ensemble import (
+    Ensemble,
+    disagreement,
+    ensemble_loss,
+    input_size,
+    one_step_inputs,
+    target_size,
+)
 from plan2explore.agent.experience import Experience, Sizes, Transition
 from plan2explore.agent.novelty.objective import Metrics, Objective
 from plan2explore.config import NoveltyConfig
