@@ -1,11 +1,16 @@
 """Exploration objectives by name. To add one: an `Objective` and a call of `register`, docs/objectives.md."""
 
 from plan2explore.agent.experience import Experience, Sizes, Transition
-from plan2explore.agent.novelty import plan2explore
+from plan2explore.agent.novelty import curiosity, dreamer, max, plan2explore, random, retrospective
 from plan2explore.agent.novelty.objective import Nothing, Objective
 
 OBJECTIVES: dict[str, Objective] = {
     "plan2explore": plan2explore.OBJECTIVE,
+    "retrospective": retrospective.OBJECTIVE,
+    "max": max.OBJECTIVE,
+    "curiosity": curiosity.OBJECTIVE,
+    "random": random.OBJECTIVE,
+    "dreamer": dreamer.OBJECTIVE,
 }
 
 
