@@ -236,35 +236,12 @@ def grow_scattered(x: jax.Array, weight: jax.Array) -> jax.Array:
     return sum(parts[1:], parts[0])
 
 
-def double_block_kernel(weight: jax.Array) -> jax.Array:
-    """The 2x2 kernel from 2x2 blocks of pixels to the 4x4 blocks that a kernel of 6 makes of them."""
-    _, _, inputs, outputs = weight.shape
-    ends = [(2 * p, 2 - 2 * p) for p in (0, 1)]
-    placed = jnp.stack([jnp.pad(weight, (y, x, (0, 0), (0, 0))) for y in ends for x in ends])
-    split = placed.reshape(2, 2, 2, 4, 2, 4, inputs, outputs)
-    return split.transpose(2, 4, 0, 1, 6, 3, 5, 7).reshape(2, 2, 4 * inputs, 16 * outputs)
-
-
-def grow_double_blocks(blocks: jax.Array, weight: jax.Array, form: str) -> jax.Array:
-    """From 2x2 blocks of pixels to 4x4 blocks of the picture, so that no pixel is ever moved to its place."""
-    kernel = double_block_kernel(weight.astype(blocks.dtype))
-    _, height, width, inputs = blocks.shape
-    outputs = kernel.shape[-1]
-    if form == "conv":
-        return lax.conv_general_dilated(
-            blocks, kernel[::-1, ::-1], (1, 1), [(1, 1), (1, 1)], dimension_numbers=conv.LAYOUT
-        )
-    if form == "patches":
-        padded = jnp.pad(blocks, ((0, 0), (1, 1), (1, 1), (0, 0)))
-        shifted = [padded[:, 1 - y : 2 - y + height, 1 - x : 2 - x + width] for y in (0, 1) for x in (0, 1)]
-        return jnp.concatenate(shifted, -1) @ kernel.reshape(-1, outputs)
-    if form == "shifts":
-        shifted = [jnp.pad(blocks, ((0, 0), (0, 0), (x, 1 - x), (0, 0))) for x in (0, 1)]
-        taps = jnp.concatenate(shifted, -1) @ kernel.transpose(1, 2, 0, 3).reshape(2 * inputs, 2 * outputs)
-        top, bottom = (
-            jnp.pad(tap, ((0, 0), (y, 1 - y), (0, 0), (0, 0))) for y, tap in enumerate(jnp.split(taps, 2, -1))
-        )
-        return top + bottom
+def grow_double_blocks(blocks: jax.Array, weight: jax.Array, form: Any) -> jax.Array:
+    """From 2x2 blocks of pixels to 4x4 blocks; one form more than the package has."""
+    if form != "scattered":
+        return conv.grow_double_blocks(blocks, weight, form)
+    kernel = conv._double_block_kernel(weight.astype(blocks.dtype))
+    inputs, outputs = kernel.shape[2:]
     taps = blocks @ kernel.transpose(2, 0, 1, 3).reshape(inputs, -1)
     taps = taps.reshape(*blocks.shape[:3], 2, 2, outputs)
     ends = [(y, x) for y in (0, 1) for x in (0, 1)]
@@ -306,13 +283,6 @@ def last_layer_of_blocks(sizes: Sizes) -> Cases:
         yield f"layer 4, from blocks to 4x4 blocks, {form}", build
 
 
-def image_double_blocks(images: jax.Array) -> jax.Array:
-    """4x4 blocks of pixels as channels: row in block, column in block, channel."""
-    batch, height, width, channels = images.shape
-    split = images.reshape(batch, height // 4, 4, width // 4, 4, channels).swapaxes(2, 3)
-    return split.reshape(batch, height // 4, width // 4, 16 * channels)
-
-
 def decode(
     decoder: ImageDecoder, features: jax.Array, pictures: jax.Array, sizes: Sizes, forms: tuple
 ) -> jax.Array:
@@ -329,7 +299,7 @@ def decode(
     kind, _, form = forms[2].rpartition(" ")
     if kind == "double":
         x = ready(conv.grow_blocks(x, third.weight, forms[1]), third.bias, 4)
-        made, target, pixels = grow_double_blocks(x, last.weight, form), image_double_blocks(target), 16
+        made, target, pixels = grow_double_blocks(x, last.weight, form), conv.image_blocks(target, 4), 16
     else:
         x = ready(conv.grow(x, third.weight, forms[1]), third.bias)
         if kind == "blocks":

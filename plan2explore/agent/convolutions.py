@@ -26,20 +26,29 @@ Form = Literal["auto", "plain", "conv", "patches", "shifts", "band"]
 LAYOUT = ("NHWC", "HWIO", "NHWC")
 
 
-def image_blocks(images: Num[Array, "*batch height width pixel"]) -> Num[Array, "*batch rows columns block"]:
-    """Makes each 2x2 block of pixels the channels of one: row in block, column in block, channel."""
+def image_blocks(
+    images: Num[Array, "*batch height width pixel"], side: int = 2
+) -> Num[Array, "*batch rows columns block"]:
+    """Makes each square block of pixels the channels of one: row in block, column in block, channel."""
     *batch, height, width, channels = images.shape
-    split = images.reshape(*batch, height // 2, 2, width // 2, 2, channels)
-    return jnp.swapaxes(split, -4, -3).reshape(*batch, height // 2, width // 2, 4 * channels)
+    split = images.reshape(*batch, height // side, side, width // side, side, channels)
+    return jnp.swapaxes(split, -4, -3).reshape(*batch, height // side, width // side, side**2 * channels)
 
 
 def images_of_blocks(
-    blocks: Num[Array, "*batch rows columns block"],
+    blocks: Num[Array, "*batch rows columns block"], side: int = 2
 ) -> Num[Array, "*batch height width pixel"]:
     """The inverse of `image_blocks`."""
     *batch, rows, columns, channels = blocks.shape
-    split = blocks.reshape(*batch, rows, columns, 2, 2, channels // 4)
-    return jnp.swapaxes(split, -4, -3).reshape(*batch, 2 * rows, 2 * columns, channels // 4)
+    split = blocks.reshape(*batch, rows, columns, side, side, channels // side**2)
+    return jnp.swapaxes(split, -4, -3).reshape(*batch, side * rows, side * columns, channels // side**2)
+
+
+def choose(form: Form) -> Form:
+    """The form that `auto` stands for on the default device."""
+    if form != "auto":
+        return form
+    return "conv" if jax.default_backend() == "gpu" else "patches"
 
 
 def shrunk(size: int) -> int:
@@ -59,8 +68,7 @@ def shrink(
 ) -> Float[Array, "batch shorter narrower outputs"]:
     """A convolution with kernel 4, stride 2 and no padding, computed in the images' precision."""
     weight = weight.astype(images.dtype)
-    if form == "auto":
-        form = "conv" if jax.default_backend() == "gpu" else "patches"
+    form = choose(form)
     if form == "plain":
         return lax.conv_general_dilated(images, weight, (2, 2), "VALID", dimension_numbers=LAYOUT)
     rows, columns = shrunk(images.shape[1]), shrunk(images.shape[2])
@@ -82,8 +90,7 @@ def grow(
     form: Form = "auto",
 ) -> Float[Array, "batch taller wider outputs"]:
     """A transposed convolution, kernel 5 or 6, stride 2: input i times weight k goes to output 2 i + k."""
-    if form == "auto":
-        form = "shifts"
+    form = choose(form)
     if form == "plain":
         flipped = weight[::-1, ::-1].astype(images.dtype)
         return lax.conv_transpose(images, flipped, (2, 2), "VALID", dimension_numbers=LAYOUT)
@@ -98,24 +105,43 @@ def grow(
 def grow_blocks(
     images: Float[Array, "batch height width inputs"],
     weight: Float[Array, "k k inputs outputs"],
-    form: Form = "shifts",
+    form: Form = "auto",
 ) -> Float[Array, "batch rows columns block"]:
     """What `grow` makes, as `image_blocks`: two more rows and columns of blocks than there were pixels."""
+    return _correlate(images, _subpixel_kernel(weight.astype(images.dtype)), choose(form))
+
+
+def grow_double_blocks(
+    blocks: Float[Array, "batch rows columns block"],
+    weight: Float[Array, "6 6 inputs outputs"],
+    form: Form = "auto",
+) -> Float[Array, "batch taller wider double_block"]:
+    """What `grow` makes of pixels that come as `image_blocks`, as blocks of 4x4 pixels.
+
+    After `grow_blocks` this is two layers in which no pixel is ever moved to its place.
+    """
+    return _correlate(blocks, _double_block_kernel(weight.astype(blocks.dtype)), choose(form))
+
+
+def _correlate(
+    images: Float[Array, "batch height width inputs"], kernel: Float[Array, "k k inputs outputs"], form: Form
+) -> Float[Array, "batch taller wider outputs"]:
+    """A dense convolution that adds k - 1 rows and columns: input i times kernel k goes to output i + k."""
     _, height, width, inputs = images.shape
-    kernel = _subpixel_kernel(weight.astype(images.dtype))
-    outputs = kernel.shape[-1]
+    taps, outputs = kernel.shape[0], kernel.shape[-1]
+    more = taps - 1
     if form == "conv":
-        flipped = kernel[::-1, ::-1]
-        return lax.conv_general_dilated(images, flipped, (1, 1), [(2, 2), (2, 2)], dimension_numbers=LAYOUT)
+        around = [(more, more)] * 2
+        return lax.conv_general_dilated(images, kernel[::-1, ::-1], (1, 1), around, dimension_numbers=LAYOUT)
     if form == "patches":
-        padded = jnp.pad(images, ((0, 0), (2, 2), (2, 2), (0, 0)))
-        corners = [(2 - y, 2 - x) for y in range(3) for x in range(3)]
-        shifted = [padded[:, y : y + 2 + height, x : x + 2 + width] for y, x in corners]
+        padded = jnp.pad(images, ((0, 0), (more, more), (more, more), (0, 0)))
+        corners = [(more - y, more - x) for y in range(taps) for x in range(taps)]
+        shifted = [padded[:, y : y + more + height, x : x + more + width] for y, x in corners]
         return jnp.concatenate(shifted, -1) @ kernel.reshape(-1, outputs)
     if form == "shifts":
-        shifted = [jnp.pad(images, ((0, 0), (0, 0), (x, 2 - x), (0, 0))) for x in range(3)]
-        stacked = kernel.transpose(1, 2, 0, 3).reshape(3 * inputs, 3 * outputs)
-        return _sum_vertical_taps(jnp.concatenate(shifted, -1) @ stacked)
+        shifted = [jnp.pad(images, ((0, 0), (0, 0), (x, more - x), (0, 0))) for x in range(taps)]
+        stacked = kernel.transpose(1, 2, 0, 3).reshape(taps * inputs, taps * outputs)
+        return _sum_vertical_taps(jnp.concatenate(shifted, -1) @ stacked, taps)
     raise ValueError(f"No form {form!r} of `grow`: choose auto, plain, conv, patches, shifts or band.")
 
 
@@ -142,20 +168,30 @@ def _subpixel_kernel(weight: Float[Array, "k k inputs outputs"]) -> Float[Array,
     return taps.transpose(0, 2, 4, 1, 3, 5).reshape(3, 3, inputs, 4 * outputs)
 
 
+def _double_block_kernel(
+    weight: Float[Array, "6 6 inputs outputs"],
+) -> Float[Array, "2 2 block double_block"]:
+    """The 2x2 kernel from blocks of 2x2 pixels to the blocks of 4x4 pixels that they touch."""
+    _, _, inputs, outputs = weight.shape
+    places = [(2 * pixel, 2 - 2 * pixel) for pixel in (0, 1)]
+    placed = jnp.stack([jnp.pad(weight, (y, x, (0, 0), (0, 0))) for y in places for x in places])
+    split = placed.reshape(2, 2, 2, 4, 2, 4, inputs, outputs)
+    return split.transpose(2, 4, 0, 1, 6, 3, 5, 7).reshape(2, 2, 4 * inputs, 16 * outputs)
+
+
 def _even(weight: Float[Array, "k k inputs outputs"]) -> Float[Array, "6 6 inputs outputs"]:
     missing = 6 - weight.shape[0]
     return jnp.pad(weight, ((0, missing), (0, missing), (0, 0), (0, 0))) if missing else weight
 
 
 def _sum_vertical_taps(
-    taps: Float[Array, "batch height *rest triple"],
+    taps: Float[Array, "batch height *rest all_outputs"], count: int
 ) -> Float[Array, "batch rows *rest outputs"]:
-    """Adds up what each row of pixels gives to the three rows of blocks that it touches."""
+    """Adds up what each row of pixels gives to the rows that it touches."""
     none = ((0, 0),) * (taps.ndim - 2)
-    top, middle, bottom = (
-        jnp.pad(tap, ((0, 0), (y, 2 - y), *none)) for y, tap in enumerate(jnp.split(taps, 3, axis=-1))
-    )
-    return top + middle + bottom
+    parts = jnp.split(taps, count, axis=-1)
+    first, *rest = (jnp.pad(part, ((0, 0), (y, count - 1 - y), *none)) for y, part in enumerate(parts))
+    return sum(rest, first)
 
 
 def _band(
@@ -189,4 +225,4 @@ def _grow_rows(
     rows = _even(weight.astype(images.dtype))[:, : weight.shape[0]]
     band = _band(rows, width, wide)  # (width, inputs, 6, wide, outputs)
     taps = images.reshape(batch, height, width * inputs) @ band.reshape(width * inputs, -1)
-    return _sum_vertical_taps(taps).reshape(batch, 2 * height + 4, wide, outputs)
+    return _sum_vertical_taps(taps, 3).reshape(batch, 2 * height + 4, wide, outputs)

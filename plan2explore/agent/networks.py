@@ -14,7 +14,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from .convolutions import Form, grow, grow_blocks, image_blocks, shrink
+from plan2explore.agent.convolutions import (
+    Form,
+    grow,
+    grow_blocks,
+    grow_double_blocks,
+    image_blocks,
+    images_of_blocks,
+    shrink,
+)
 
 ACTIVATIONS = {"elu": jax.nn.elu, "relu": jax.nn.relu}
 IMAGE_SIZES = (16, 32, 64, 128)
@@ -194,9 +202,9 @@ class ImageDecoder(eqx.Module):
         self.form = form
 
     def __call__(self, features: Float[Array, "*batch inputs"]) -> Float[Array, "*batch size size 3"]:
-        last = self.layers[-1]
-        made = grow(self._penultimate(features), last.weight, self.form)
-        made = made + last.bias.astype(made.dtype)
+        made = (
+            self._plainly(features) if self.form == "plain" else images_of_blocks(self._blocks(features), 4)
+        )
         return made.reshape(*features.shape[:-1], *made.shape[1:])
 
     def squared_miss(
@@ -206,26 +214,32 @@ class ImageDecoder(eqx.Module):
 
         This is the images' negative log-likelihood under Gaussians of unit variance, less its constant.
         """
-        made, target = self._comparable(features, images)
+        if self.form == "plain":
+            made, target = self._plainly(features), images
+        else:
+            # The picture is never put together: the images are taken apart instead, without a backward pass.
+            made, target = self._blocks(features), image_blocks(images, 4)
         miss = made.astype(jnp.float32) - target.astype(jnp.float32).reshape(made.shape)
         return 0.5 * jnp.sum(miss**2, axis=(1, 2, 3)).reshape(features.shape[:-1])
 
-    def _comparable(
-        self, features: Float[Array, "*batch inputs"], images: Float[Array, "*batch size size 3"]
-    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        """What is decoded and what should be, both in the order of pixels that is the cheapest to compare."""
-        if self.form in ("plain", "band"):
-            made = self(features)
-            return made.reshape(-1, *made.shape[-3:]), images
-        last = self.layers[-1]
-        # The picture is never put together: the images are taken apart instead, which has no backward pass.
-        form: Form = "shifts" if self.form == "auto" else self.form
-        blocks = grow_blocks(self._penultimate(features), last.weight, form)
-        return blocks + jnp.tile(last.bias, 4).astype(blocks.dtype), image_blocks(images)
+    def _plainly(self, features: Float[Array, "*batch inputs"]) -> Float[Array, "flat size size 3"]:
+        x, last = self._grow(features, self.layers[:-1]), self.layers[-1]
+        return grow(x, last.weight, self.form) + last.bias.astype(x.dtype)
 
-    def _penultimate(self, features: Float[Array, "*batch inputs"]) -> Float[Array, "flat side side outputs"]:
-        """The activations before the last layer."""
+    def _blocks(
+        self, features: Float[Array, "*batch inputs"]
+    ) -> Float[Array, "flat rows columns double_block"]:
+        """The picture as blocks of 4x4 pixels: the last two layers without moving a pixel to its place."""
+        x, (penultimate, last) = self._grow(features, self.layers[:-2]), self.layers[-2:]
+        x = grow_blocks(x, penultimate.weight, self.form)
+        x = jax.nn.relu(x + jnp.tile(penultimate.bias, 4).astype(x.dtype))
+        return grow_double_blocks(x, last.weight, self.form) + jnp.tile(last.bias, 16).astype(x.dtype)
+
+    def _grow(
+        self, features: Float[Array, "*batch inputs"], layers: tuple[ImageLayer, ...]
+    ) -> Float[Array, "flat side side outputs"]:
+        """What the given first layers make."""
         x = self.linear(features).reshape(-1, 1, 1, self.layers[0].weight.shape[2])
-        for layer in self.layers[:-1]:
+        for layer in layers:
             x = jax.nn.relu(grow(x, layer.weight, self.form) + layer.bias.astype(x.dtype))
         return x

@@ -73,12 +73,25 @@ def test_blocks_and_back():
     assert blocks.shape == (2, 3, 4, 3, 12)
     np.testing.assert_array_equal(blocks[0, 0, 1, 2].reshape(2, 2, 3), images[0, 0, 2:4, 4:6])
     np.testing.assert_array_equal(conv.images_of_blocks(blocks), images)
+    larger = conv.image_blocks(random(2, 8, 8, 3), 4)
+    assert larger.shape == (2, 2, 2, 48)
+    np.testing.assert_array_equal(conv.images_of_blocks(larger, 4), random(2, 8, 8, 3))
 
 
 def test_grow_in_blocks_is_grow():
     images, weight = random(2, 5, 5, 3), random(6, 6, 3, 4, seed=1)
     plain, blocks = conv.grow(images, weight, "plain"), conv.grow_blocks(images, weight)
     np.testing.assert_allclose(conv.images_of_blocks(blocks), plain, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["auto", "conv", "patches", "shifts"])
+def test_grow_from_blocks_to_double_blocks_is_grow(form):
+    def from_blocks(images, weight, form):
+        if form == "plain":
+            return conv.grow(images, weight, form)
+        return conv.images_of_blocks(conv.grow_double_blocks(conv.image_blocks(images), weight, form), 4)
+
+    assert_same(from_blocks, random(2, 6, 6, 3), random(6, 6, 3, 4, seed=1) / 7, form)
 
 
 @pytest.mark.parametrize("layer", [conv.shrink, conv.grow])

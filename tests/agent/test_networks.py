@@ -115,7 +115,7 @@ def test_forms_of_the_encoder_agree(form):
     assert_same(expected, got)
 
 
-@pytest.mark.parametrize("form", ["auto", "conv", "patches", "shifts", "band"])
+@pytest.mark.parametrize("form", ["auto", "conv", "patches", "shifts"])
 def test_forms_of_the_decoder_agree_in_picture_and_loss(form):
     def loss(decoder, features, images):
         return jnp.mean(decoder.squared_miss(features, images)) / images[0, 0].size

@@ -1,0 +1,424 @@
+"""`bench update`: how long an update of the agent takes, and where the time goes.
+
+Everything is timed with random data that is already on the device, after compilation, as the best of
+several runs of a compiled loop of updates. The parts are timed as a ladder: first an update that only draws
+its batch, then one that also trains the world model, then the ensemble, then the exploration behaviour, then
+the task behaviour. A part's time is what its rung adds, so the parts sum up to the whole.
+"""
+
+import json
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.experimental.compilation_cache import compilation_cache
+from jaxtyping import Array, PRNGKeyArray
+from rich.console import Console
+from rich.table import Table
+
+from plan2explore.agent.learner import Learner, LearnerState
+from plan2explore.agent.parts import train_part
+from plan2explore.agent.world_model import Observation
+from plan2explore.config import PRESETS, AgentConfig, Spaces
+
+EPISODES, FRAMES = 20, 501  # what the stand-in for a replay memory holds
+KEY = 0
+
+
+@dataclass(frozen=True)
+class UpdateBench:
+    """Time one update of the agent, part by part, and one step of acting."""
+
+    preset: Literal["paper", "small", "tiny"] = "paper"
+    """Sizes of the agent."""
+    see: Literal["pixels", "proprio"] = "pixels"
+    """What the agent observes."""
+    size: int | None = None
+    """Side of the pictures in pixels; none: 64, and 32 for tiny."""
+    precision: Literal["bfloat16", "float32"] | None = None
+    """Number format of the products; none: the preset's."""
+    gradient: Literal["through", "stopped"] = "through"
+    """Whether the disagreement's gradient goes through imagined states."""
+    action: int = 6
+    """Numbers in an action: the cheetah's."""
+    proprio: int = 17
+    """Numbers in a proprioceptive observation: the cheetah's."""
+    count: int = 10
+    """Updates in one compiled loop."""
+    repeats: int = 5
+    """Runs of the loop, of which the best counts."""
+    environments: int = 16
+    """Environments that are acted for at once."""
+    only_whole: bool = False
+    """Time the whole update only."""
+    json: Path | None = None
+    """Also write the results to this file."""
+
+
+@dataclass
+class Report:
+    """What was measured. Times are milliseconds for one update unless the name says otherwise."""
+
+    device: str
+    jax: str
+    preset: str
+    see: str
+    precision: str
+    whole_ms: float
+    updates_per_s: float
+    compile_s: float
+    compile_cached_s: float | None
+    tflop: float
+    """Of matrix products and convolutions in one update, as they are executed."""
+    tflops: float
+    product_tflops: float
+    """What one large matrix product in the same precision reaches on this device."""
+    peak_memory_mb: float
+    parts_ms: dict[str, float] | None = None
+    optimisers_ms: float | None = None
+    """Clip, Adam and finiteness checks of all parts, timed alone; they are inside the parts' times too."""
+    act_ms: float | None = None
+    """One step for all environments: frames to the device, actions back."""
+
+
+# --- A stand-in for the memory ---
+
+
+def agent_of(options: UpdateBench) -> tuple[AgentConfig, Spaces]:
+    """The configuration and the sizes that are timed."""
+    config = PRESETS[options.preset]
+    config = replace(config, novelty=replace(config.novelty, gradient=options.gradient))
+    if options.precision is not None:
+        config = replace(config, precision=options.precision)
+    if options.see == "proprio":
+        return config, Spaces(options.action, image=None, proprio=options.proprio)
+    return config, Spaces(options.action, image=options.size or (32 if options.preset == "tiny" else 64))
+
+
+def make_memory(spaces: Spaces, key: PRNGKeyArray) -> dict[str, Array]:
+    """Episodes of noise, on the device."""
+    keys = jax.random.split(key, 4)
+    shape = EPISODES, FRAMES
+    memory = {
+        "action": jax.random.uniform(keys[0], (*shape, spaces.action), minval=-1.0, maxval=1.0),
+        "reward": jax.random.uniform(keys[1], (*shape, spaces.tasks)),
+    }
+    if spaces.image is not None:
+        memory["image"] = jax.random.bits(keys[2], (*shape, spaces.image, spaces.image, 3), jnp.uint8)
+    if spaces.proprio is not None:
+        memory["proprio"] = jax.random.normal(keys[3], (*shape, spaces.proprio))
+    return memory
+
+
+def make_sampler(batch: int, length: int) -> Callable[[PRNGKeyArray, dict[str, Array]], dict[str, Array]]:
+    """Draws sequences: any episode, any offset."""
+
+    def sample(key: PRNGKeyArray, memory: dict[str, Array]) -> dict[str, Array]:
+        episode_key, offset_key = jax.random.split(key)
+        episodes = jax.random.randint(episode_key, (batch, 1), 0, EPISODES)
+        offsets = jax.random.randint(offset_key, (batch, 1), 0, FRAMES - length + 1)
+        steps = offsets + jnp.arange(length)
+        return {name: stored[episodes, steps] for name, stored in memory.items()}
+
+    return sample
+
+
+# --- Measuring ---
+
+
+def best_ms(run: Callable[[], Any], repeats: int) -> float:
+    """The shortest of several runs, each until its result is there."""
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        jax.block_until_ready(run())
+        times.append(time.perf_counter() - begin)
+    return 1000 * min(times)
+
+
+@contextmanager
+def fresh_compilation_cache() -> Iterator[None]:
+    """An empty compilation cache that remembers everything, for as long as the context lasts."""
+    settings = {
+        "jax_compilation_cache_dir": None,
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: getattr(jax.config, name) for name in settings}
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            for name, value in (settings | {"jax_compilation_cache_dir": folder}).items():
+                jax.config.update(name, value)
+            compilation_cache.reset_cache()
+            yield
+        finally:
+            for name, value in before.items():
+                jax.config.update(name, value)
+            compilation_cache.reset_cache()
+
+
+class Whole:
+    """The update as training runs it: `Learner.update_block` with sampling inside the loop."""
+
+    def __init__(self, options: UpdateBench, config: AgentConfig, spaces: Spaces) -> None:
+        self.learner, self.count = Learner(config, spaces), options.count
+        self.sample = make_sampler(config.batch, config.length)
+        self.memory = make_memory(spaces, jax.random.key(KEY))
+        self.state = self.learner.init(jax.random.key(KEY))
+
+    def run(self) -> LearnerState:
+        """One block of updates. The state's buffers are given away, so it is kept here."""
+        self.state, _ = self.learner.update_block(
+            self.state, self.memory, count=self.count, sample=self.sample
+        )
+        return self.state
+
+    def first_s(self) -> float:
+        """Seconds of the first block, compilation included."""
+        jax.block_until_ready((self.state, self.memory))
+        return best_ms(self.run, 1) / 1000
+
+
+def time_whole(options: UpdateBench, config: AgentConfig, spaces: Spaces) -> tuple[Whole, dict[str, Any]]:
+    """The whole update: its time, and its compilation from nothing and with a cache."""
+    with fresh_compilation_cache():
+        whole = Whole(options, config, spaces)
+        first = whole.first_s()
+        block_ms = best_ms(whole.run, options.repeats)
+        cached = None
+        if not options.only_whole:
+            jax.clear_caches()
+            again = Whole(options, config, spaces)
+            cached = again.first_s() - block_ms / 1000
+    whole_ms = block_ms / options.count
+    told = {"whole_ms": whole_ms, "updates_per_s": 1000 / whole_ms, "compile_s": first - block_ms / 1000}
+    return whole, told | {"compile_cached_s": cached}
+
+
+Rung = tuple[Callable[[LearnerState, dict[str, Array]], Any], LearnerState, dict[str, Array]]
+
+
+def make_rung(
+    options: UpdateBench, config: AgentConfig, spaces: Spaces, trained: tuple[str, ...] | None
+) -> Rung:
+    """A loop of updates that train all parts, or some, or (no names) only draw a batch; and its arguments.
+
+    The loop carries the named parts alone; the compiler drops whatever they do not need.
+    """
+    learner, sample = Learner(config, spaces), make_sampler(config.batch, config.length)
+    start = learner.init(jax.random.key(KEY))
+    names = tuple(start.parts) if trained is None else trained
+
+    def loop(start: LearnerState, memory: dict[str, Array]) -> Any:
+        def step(carry: tuple, key: PRNGKeyArray) -> tuple[tuple, None]:
+            parts, checksum = carry
+            batch = sample(key, memory)
+            if not names:
+                return (
+                    parts,
+                    checksum + sum(each.astype(jnp.float32).sum() for each in batch.values()),
+                ), None
+            state = start._replace(parts=start.parts | parts, key=key)
+            after = learner.update(state, batch)[0]
+            return ({name: after.parts[name] for name in names}, checksum), None
+
+        carry = {name: start.parts[name] for name in names}, jnp.zeros(())
+        return lax.scan(step, carry, jax.random.split(start.key, options.count))[0]
+
+    return loop, start, make_memory(spaces, jax.random.key(KEY))
+
+
+def time_rung(rung: Rung, options: UpdateBench) -> float:
+    """Milliseconds of one update of a rung."""
+    function, *arguments = rung
+    loop = jax.jit(function)
+    jax.block_until_ready(loop(*arguments))
+    return best_ms(lambda: loop(*arguments), options.repeats) / options.count
+
+
+def time_parts(
+    options: UpdateBench, config: AgentConfig, spaces: Spaces, whole_ms: float
+) -> dict[str, float]:
+    """What each part adds to an update of those before it."""
+    alone = replace(spaces, tasks=0)
+    rungs: dict[str, tuple[str, ...] | None] = {
+        "sampling": (),
+        "world model": ("model",),
+        "ensemble": ("model", "novelty"),
+        "exploration behaviour": None,
+    }
+    times = {
+        name: time_rung(make_rung(options, config, alone, trained), options)
+        for name, trained in rungs.items()
+    }
+    times["task behaviour and reward head"] = whole_ms
+    return dict(zip(times, np.diff([0.0, *times.values()]).tolist(), strict=True))
+
+
+def time_optimisers(options: UpdateBench, learner: Learner, state: LearnerState) -> float:
+    """Clip, Adam and checks of all parts, with gradients that are there already."""
+
+    @jax.jit
+    def loop(parts: Any) -> Any:
+        def step(parts: Any, _: None) -> tuple[Any, None]:
+            trained = {
+                name: train_part(part, 0.01 * part.rows, part.rows[:, 0], learner.agent.adam(name))[0]
+                for name, part in parts.items()
+                if part.rows.size
+            }
+            return parts | trained, None
+
+        return lax.scan(step, parts, None, length=options.count)[0]
+
+    jax.block_until_ready(loop(state.parts))
+    return best_ms(lambda: loop(state.parts), options.repeats) / options.count
+
+
+def time_acting(options: UpdateBench, learner: Learner, state: LearnerState, spaces: Spaces) -> float:
+    """Median milliseconds of a step of the policy: observations from the host, actions back to it."""
+    generator = np.random.default_rng(KEY)
+    count = options.environments
+
+    def observe() -> Observation:
+        image: Any = None
+        proprio: Any = None
+        if spaces.image is not None:
+            image = generator.integers(0, 255, (count, spaces.image, spaces.image, 3), np.uint8)
+        if spaces.proprio is not None:
+            proprio = generator.normal(size=(count, spaces.proprio)).astype(np.float32)
+        return Observation(image, proprio)
+
+    carried, keys = learner.carry(count), list(jax.random.split(jax.random.key(KEY), 60))
+    first, times = jnp.zeros(count, bool), []
+    for key in keys:
+        observation = observe()
+        begin = time.perf_counter()
+        action, carried = learner.act(state, carried, observation, first, key)
+        np.asarray(action)
+        times.append(time.perf_counter() - begin)
+    return 1000 * float(np.median(times[10:]))
+
+
+# --- The machine ---
+
+
+def measure_product(precision: str) -> float:
+    """TFLOP/s of one large matrix product."""
+    side = 8192 if jax.default_backend() == "gpu" else 1024
+    x = jax.random.normal(jax.random.key(KEY), (side, side), jnp.dtype(precision))
+
+    @jax.jit
+    def loop(x: Array) -> Array:
+        return lax.fori_loop(0, 10, lambda _, y: (x @ y) * (1 / side), x)
+
+    jax.block_until_ready(loop(x))
+    return 10 * 2 * side**3 / best_ms(lambda: loop(x), 5) / 1e9
+
+
+def peak_memory_mb() -> float:
+    """The most memory ever used: the device's own count, or that of the process where there is none."""
+    stats = jax.devices()[0].memory_stats() or {}
+    used = stats.get("peak_bytes_in_use")
+    return (used if used is not None else 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 1e6
+
+
+def count_flop(function: Callable, *arguments: Any) -> float:
+    """Floating-point operations in a function's matrix products and convolutions, loops included."""
+    return _count(jax.make_jaxpr(function)(*arguments).jaxpr)
+
+
+def _count(jaxpr: Any) -> float:
+    total = 0.0
+    for equation in jaxpr.eqns:
+        inner = [sub for value in equation.params.values() for sub in _jaxprs(value)]
+        times = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
+        total += times * sum(map(_count, inner))
+        if equation.primitive.name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            shape = equation.invars[0].aval.shape
+            total += 2 * prod(equation.outvars[0].aval.shape) * prod(shape[axis] for axis in contracted)
+        elif equation.primitive.name == "conv_general_dilated":
+            outputs = equation.params["dimension_numbers"].rhs_spec[0]
+            kernel = equation.invars[1].aval.shape
+            total += 2 * prod(equation.outvars[0].aval.shape) * prod(kernel) / kernel[outputs]
+    return total
+
+
+def _jaxprs(value: Any) -> list[Any]:
+    """The programs inside one parameter of an instruction."""
+    found = [getattr(each, "jaxpr", each) for each in (value if isinstance(value, tuple | list) else [value])]
+    return [each for each in found if hasattr(each, "eqns")]
+
+
+# --- The command ---
+
+
+def run(options: UpdateBench) -> Report:
+    """Measures everything."""
+    config, spaces = agent_of(options)
+    whole, times = time_whole(options, config, spaces)
+    batch = jax.eval_shape(whole.sample, jax.random.key(KEY), whole.memory)
+    tflop = count_flop(whole.learner.update, whole.state, batch) / 1e12
+    report = Report(
+        device=jax.devices()[0].device_kind,
+        jax=jax.__version__,
+        preset=options.preset,
+        see=f"{spaces.image}x{spaces.image} pixels" if spaces.image else f"{spaces.proprio} numbers",
+        precision=config.precision,
+        tflop=tflop,
+        tflops=tflop * times["updates_per_s"],
+        product_tflops=measure_product(config.precision),
+        peak_memory_mb=peak_memory_mb(),
+        **times,
+    )
+    if not options.only_whole:
+        report.parts_ms = time_parts(options, config, spaces, report.whole_ms)
+        report.optimisers_ms = time_optimisers(options, whole.learner, whole.state)
+        report.act_ms = time_acting(options, whole.learner, whole.state, spaces)
+    return report
+
+
+def show(report: Report, environments: int) -> Table:
+    """The report as a table."""
+    title = f"One update, preset {report.preset}, {report.see}, {report.precision}, {report.device}"
+    table = Table("", "", title=title, show_header=False)
+    table.add_row("whole update", f"{report.whole_ms:.2f} ms")
+    for name, ms in (report.parts_ms or {}).items():
+        table.add_row(f"  {name}", f"{ms:.2f} ms")
+    if report.optimisers_ms is not None:
+        table.add_row("  of all this, optimisers", f"{report.optimisers_ms:.2f} ms")
+    table.add_row("updates per second", f"{report.updates_per_s:.1f}")
+    share = f"{report.tflops:.3g} of {report.product_tflops:.3g} in one large product"
+    table.add_row("TFLOP/s", f"{share} ({report.tflops / report.product_tflops:.0%})")
+    table.add_row("TFLOP in an update", f"{report.tflop:.3g}")
+    table.add_row("peak memory", f"{report.peak_memory_mb:.0f} MB")
+    table.add_row("compilation", f"{report.compile_s:.1f} s")
+    if report.compile_cached_s is not None:
+        table.add_row("compilation with a cache", f"{report.compile_cached_s:.1f} s")
+    if report.act_ms is not None:
+        table.add_row(f"acting for {environments} environments", f"{report.act_ms:.2f} ms a step")
+    return table
+
+
+def main(options: UpdateBench) -> None:
+    """Measures, prints a table, and writes the file if there is one to write."""
+    report = run(options)
+    Console().print(show(report, options.environments))
+    if options.json is not None:
+        options.json.write_text(json.dumps(asdict(report), indent=1))
+
+
+if __name__ == "__main__":
+    import tyro
+
+    main(tyro.cli(UpdateBench))
