@@ -61,7 +61,7 @@ def bootstrap_weights(key: PRNGKeyArray, members: int, sequences: int) -> Float[
     Weighting a sequence's loss by this count is the same as training on the resampled batch, without copying
     anything.
     """
-    drawn = jax.random.randint(key, (members, sequences), 0, sequences)
+    drawn = jax.random.randint(key, (members * sequences,), 0, sequences).reshape(members, sequences)
     return jax.nn.one_hot(drawn, sequences).sum(1)
 
 

@@ -1,4 +1,4 @@
-"""A nano agent whose compiled updates are shared by all tests of a worker: compiling is what takes time here."""
+"""A nano agent whose compiled updates all tests of a worker share: compiling is what takes time here."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +15,15 @@ from plan2explore.config import AgentConfig, BehaviorConfig, ModelConfig, Novelt
 
 NANO = AgentConfig(
     model=ModelConfig(
-        deter=8, stoch=4, hidden=8, conv_depth=2, proprio_width=6, reward_width=8, reward_depth=1, unroll=1
+        deter=8,
+        stoch=4,
+        hidden=8,
+        conv_depth=2,
+        proprio_width=6,
+        reward_width=8,
+        reward_depth=1,
+        free_nats=0.0,
+        unroll=1,
     ),
     novelty=NoveltyConfig(members=3, width=8),
     behavior=BehaviorConfig(
@@ -50,7 +58,9 @@ def random_state(learner: Learner, seed: int = 0) -> LearnerState:
     """A state with random parameters, made without compiling the real initialisation."""
     rng = np.random.default_rng(seed)
     parts = {
-        name: init_part(jnp.asarray(rng.normal(0, 0.3, (len(learner.agent.labels(name)), layout.size)), jnp.float32))
+        name: init_part(
+            jnp.asarray(rng.normal(0, 0.3, (len(learner.agent.labels(name)), layout.size)), jnp.float32)
+        )
         for name, layout in learner.agent.layouts.items()
     }
     return LearnerState(parts, jnp.zeros((), jnp.int32), jax.random.key(seed))

@@ -47,11 +47,13 @@ def rewards(steps):
 
 def test_an_imagined_action_leads_from_the_state_before_it_to_the_state_after_it(world):
     rssm, actors, _, start, noise, _ = world
-    steps = jax.jit(lambda nudges: imagine(rssm, actors, start, noise, nudges, 1))(jnp.zeros_like(noise.action))
+    steps = jax.jit(lambda nudges: imagine(rssm, actors, start, noise, nudges, 1))(
+        jnp.zeros_like(noise.action)
+    )
     assert steps.action.shape == (ROWS, HORIZON, STARTS, ACTION)
     np.testing.assert_allclose(steps.before.deter[:, 0], start.deter)
     np.testing.assert_allclose(steps.before.stoch[:, 1:], steps.after.stoch[:, :-1])
-    # The same convention as in experience: the recurrent state after is what the action made of the one before.
+    # The same convention as in experience: the state after is what the action made of the one before.
     np.testing.assert_allclose(rssm.recur(steps.before, steps.action), steps.after.deter, atol=1e-5)
     chosen = tanh_normal_sample(per_row(actors, steps.before.features), jnp.swapaxes(noise.action, 0, 1))
     np.testing.assert_allclose(chosen, steps.action, atol=1e-5)
@@ -68,9 +70,7 @@ def plain_objective(actors, rssm, critics, start, noise, config):
         values.append(per_row(critics, state.features))
     total, following = 0.0, values[-1]
     for t in reversed(range(HORIZON)):
-        following = gained[t] + config.discount * (
-            (1 - config.trace) * values[t] + config.trace * following
-        )
+        following = gained[t] + config.discount * ((1 - config.trace) * values[t] + config.trace * following)
         total = total + config.discount**t * following.mean(-1).sum() / HORIZON
     return total
 
@@ -120,8 +120,8 @@ def test_the_critic_is_weighed_by_the_discount(world):
 class Line:
     """A world with a known best behaviour: a point x on a line, x' = x + a; each step costs x'^2 + a^2.
 
-    With gamma = 0.99 the best action is -k x with k = Q / (1 + Q) and Q = 1 + gamma k. A behaviour that sees one
-    step ahead has k = 1/2, so that finding k takes returns from beyond the horizon.
+    With gamma = 0.99 the best action is -k x with k = Q / (1 + Q) and Q = 1 + gamma k. A behaviour that sees
+    one step ahead has k = 1/2, so that finding k takes returns from beyond the horizon.
     """
 
     def imagine(self, state: State, action: jax.Array, noise: jax.Array) -> State:
@@ -141,10 +141,16 @@ class Line:
 
 def test_actor_and_critic_find_the_best_behaviour_of_a_small_world():
     """Both rows reach the optimal gain to 0.04, which a one-step behaviour misses by 0.12."""
-    config = BehaviorConfig(horizon=3, actor_width=32, actor_depth=2, critic_width=32, critic_depth=2, unroll=1)
+    config = BehaviorConfig(
+        horizon=3, actor_width=32, actor_depth=2, critic_width=32, critic_depth=2, unroll=1
+    )
     layouts = (Layout(lambda key: Actor(2, 1, config, key)), Layout(lambda key: Scalar(2, 32, 2, key)))
-    parts = tuple(init_part(jax.jit(lambda key, one=one: one.init(key, 2))(jax.random.key(0))) for one in layouts)
-    read = lambda which, rows: jax.vmap(layouts[which].read)(rows)
+    parts = tuple(
+        init_part(jax.jit(lambda key, one=one: one.init(key, 2))(jax.random.key(0))) for one in layouts
+    )
+
+    def read(which, rows):
+        return jax.vmap(layouts[which].read)(rows)
 
     @jax.jit
     def train(parts, keys):
@@ -154,11 +160,16 @@ def test_actor_and_critic_find_the_best_behaviour_of_a_small_world():
             noise = draw_noise(noise_key, (3, 2, 64), 1, 1)
             networks = [read(which, part.rows) for which, part in enumerate(parts)]
             dreamt, nudge = dream(Line(), *networks, Line.rewards, State(x * 0, x), noise, config)
-            actor_gradient = jax.grad(lambda rows: actor_loss(read(0, rows), dreamt, noise, nudge))(parts[0].rows)
+            actor_gradient = jax.grad(lambda rows: actor_loss(read(0, rows), dreamt, noise, nudge))(
+                parts[0].rows
+            )
             critic_gradient = jax.grad(lambda rows: critic_loss(read(1, rows), dreamt).sum())(parts[1].rows)
             adam = Adam(3e-3, 100.0, 1e-6)
             actor = train_part(parts[0], actor_gradient, jnp.zeros(2), adam)[0]
-            return (actor, train_part(parts[1], critic_gradient, jnp.zeros(2), adam)[0]), dreamt.returns.mean()
+            return (
+                actor,
+                train_part(parts[1], critic_gradient, jnp.zeros(2), adam)[0],
+            ), dreamt.returns.mean()
 
         return jax.lax.scan(step, parts, keys)
 

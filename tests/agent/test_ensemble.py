@@ -35,7 +35,10 @@ def make_ensemble(config: NoveltyConfig, key: jax.Array) -> Ensemble:
 def action_world(seed: int) -> Experience:
     """States and actions are noise; the next embedding is the square of the action *taken from* a state."""
     rng = np.random.default_rng(seed)
-    draw = lambda size: jnp.asarray(rng.uniform(-1, 1, (TIME, BATCH, size)), jnp.float32)
+
+    def draw(size):
+        return jnp.asarray(rng.uniform(-1, 1, (TIME, BATCH, size)), jnp.float32)
+
     actions = draw(SIZES.action)
     return Experience(State(draw(4), draw(3)), actions, jnp.square(actions), jnp.zeros((TIME, BATCH)))
 
@@ -49,7 +52,9 @@ def test_the_ensemble_learns_what_an_action_does_with_one_convention(inputs):
     @jax.jit
     def train(part, experiences):
         def step(part, experience):
-            loss = lambda row: ensemble_loss(layout.read(row[0]), experience, jax.random.key(0), config).sum()
+            def loss(row):
+                return ensemble_loss(layout.read(row[0]), experience, jax.random.key(0), config).sum()
+
             total, gradient = jax.value_and_grad(loss)(part.rows)
             return train_part(part, gradient, total[None], Adam(3e-3, 100.0, 1e-6))[0], total
 
@@ -63,7 +68,10 @@ def test_the_ensemble_learns_what_an_action_does_with_one_convention(inputs):
     assert losses[-20:].mean() < 0.1 * unknowable
 
     rng = np.random.default_rng(9)
-    draw = lambda size: jnp.asarray(rng.uniform(-1, 1, (50, size)), jnp.float32)
+
+    def draw(size):
+        return jnp.asarray(rng.uniform(-1, 1, (50, size)), jnp.float32)
+
     imagined = Transition(State(draw(4), draw(3)), draw(2), State(draw(4), draw(3)))
     predicted = layout.read(part.rows[0])(one_step_inputs(imagined, config))
     np.testing.assert_allclose(predicted.mean(0), np.square(imagined.action), atol=0.15)
@@ -86,7 +94,9 @@ def test_inputs_and_targets_follow_their_switches():
     deter = one_step_inputs(steps, replace(CONFIG, inputs="deter"))
     np.testing.assert_array_equal(deter, np.concatenate([steps.after.deter, steps.action], -1))
     state = one_step_inputs(steps, replace(CONFIG, inputs="state"))
-    np.testing.assert_array_equal(state, np.concatenate([steps.before.deter, steps.before.stoch, steps.action], -1))
+    np.testing.assert_array_equal(
+        state, np.concatenate([steps.before.deter, steps.before.stoch, steps.action], -1)
+    )
     targets = {
         "embedding": experience.embeddings[1:],
         "deter": steps.after.deter,
@@ -109,7 +119,7 @@ def test_disagreement_is_the_unbiased_variance_averaged_over_dimensions():
 
 def test_a_bootstrap_by_weights_is_a_bootstrap_by_copies():
     key, sequences = jax.random.key(0), 8
-    drawn = jax.random.randint(key, (3, sequences), 0, sequences)
+    drawn = jax.random.randint(key, (3 * sequences,), 0, sequences).reshape(3, sequences)
     weights = bootstrap_weights(key, 3, sequences)
     np.testing.assert_array_equal(weights.sum(1), [sequences] * 3)
     assert len({tuple(row) for row in weights.tolist()}) == 3  # every member draws its own
@@ -124,7 +134,12 @@ def test_members_start_apart_and_each_learns_from_its_own_loss():
     ensemble, experience = make_ensemble(CONFIG, jax.random.key(0)), action_world(0)
     inputs = one_step_inputs(experience.transitions(), CONFIG)
     assert disagreement(ensemble(inputs)).min() > 0
-    losses = lambda ensemble: ensemble_loss(ensemble, experience, jax.random.key(0), CONFIG)
+
+    def losses(ensemble):
+        return ensemble_loss(ensemble, experience, jax.random.key(0), CONFIG)
+
     for leaf in jax.tree.leaves(jax.jit(jax.jacrev(losses))(ensemble)):
-        touched = np.any(np.asarray(leaf).reshape(3, 3, -1) != 0, -1)  # (loss of a member, weights of a member)
+        touched = np.any(
+            np.asarray(leaf).reshape(3, 3, -1) != 0, -1
+        )  # (loss of a member, weights of a member)
         np.testing.assert_array_equal(touched, np.eye(3, dtype=bool))

@@ -125,7 +125,9 @@ def test_scales_weigh_the_terms_of_the_loss(nano, sequence):
     model = WorldModel(config, spaces, jax.random.key(0))
     observation = Observation(proprio=jnp.ones((TIME, BATCH, 5)))
     loss, seen = jax.jit(model_loss)(model, observation, sequence[0], jax.random.key(0))
-    np.testing.assert_allclose(loss, 2 * seen.costs["proprio"].mean() + 3 * seen.costs["kl"].mean(), rtol=1e-5)
+    np.testing.assert_allclose(
+        loss, 2 * seen.costs["proprio"].mean() + 3 * seen.costs["kl"].mean(), rtol=1e-5
+    )
 
 
 def test_dequantisation_adds_less_than_one_grey_level(both, sequence):

@@ -1,0 +1,160 @@
+"""The table of objectives: what each gives, and that anyone can add one."""
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from plan2explore.agent.distributions import jensen_renyi
+from plan2explore.agent.ensemble import disagreement, one_step_inputs
+from plan2explore.agent.experience import Experience, Sizes
+from plan2explore.agent.learner import Learner
+from plan2explore.agent.novelty import OBJECTIVES, find_objective, register
+from plan2explore.agent.novelty import max as max_objective
+from plan2explore.agent.novelty.objective import Nothing, Objective
+from plan2explore.agent.world_model import State
+from plan2explore.config import NoveltyConfig
+
+SIZES = Sizes(deter=4, stoch=3, embedding=5, action=2)
+CONFIG = NoveltyConfig(members=3, width=8)
+TIME, BATCH = 4, 6
+
+
+@pytest.fixture(scope="module")
+def experience():
+    rng = np.random.default_rng(0)
+
+    def draw(*size):
+        return jnp.asarray(rng.normal(size=(TIME, BATCH, *size)), jnp.float32)
+
+    return Experience(State(draw(4), draw(3)), draw(2), draw(5), jnp.abs(draw()) * 1000)
+
+
+def test_the_papers_methods_are_there():
+    assert list(OBJECTIVES)[:6] == ["plan2explore", "retrospective", "max", "curiosity", "random", "dreamer"]
+
+
+def test_disagreement_is_scaled_by_ten_thousand(experience):
+    objective, steps = find_objective("plan2explore"), experience.transitions()
+    ensemble = objective.init(CONFIG, SIZES, jax.random.key(0))
+    expected = 10_000 * disagreement(ensemble(one_step_inputs(steps, CONFIG)))
+    np.testing.assert_allclose(objective.reward(ensemble, steps, CONFIG), expected, rtol=1e-5)
+
+
+def test_retrospection_is_one_step_of_the_same_disagreement():
+    ahead, back = find_objective("plan2explore"), find_objective("retrospective")
+    assert (back.reward, back.loss) == (ahead.reward, ahead.loss)
+    assert (back.horizon, back.bootstrapped) == (1, False)
+    assert (ahead.horizon, ahead.bootstrapped) == (None, True)
+
+
+@pytest.mark.parametrize("variance", ["trained", "untrained"])
+def test_the_variances_of_max_are_trained_unless_the_programs_variant_is_asked_for(experience, variance):
+    config, objective = replace(CONFIG, max_variance=variance), find_objective("max")
+    ensemble = objective.init(config, SIZES, jax.random.key(0))
+
+    def loss(ensemble):
+        return objective.loss(ensemble, experience, jax.random.key(1), config)[0]
+
+    last = eqx.filter_jit(eqx.filter_grad(loss))(ensemble).members.layers[-1]
+    of_means, of_variances = jnp.split(last.weight, 2, -1)
+    assert jnp.any(of_means != 0)
+    assert bool(jnp.any(of_variances != 0)) == (variance == "trained")
+
+
+def test_max_rewards_the_divergence_of_its_members(experience):
+    objective, steps = find_objective("max"), experience.transitions()
+    ensemble = objective.init(CONFIG, SIZES, jax.random.key(0))
+    mean, log_variance = max_objective.predict(ensemble, steps, CONFIG)
+    low, high = CONFIG.max_log_variance
+    assert low < log_variance.min() and log_variance.max() < high
+    np.testing.assert_allclose(
+        objective.reward(ensemble, steps, CONFIG), jensen_renyi(mean, jnp.exp(log_variance)), rtol=1e-5
+    )
+
+
+def test_the_log_variance_stays_between_its_bounds(experience):
+    steps = experience.transitions()
+    steps = steps._replace(after=State(1e4 * steps.after.deter, steps.after.stoch))
+    ensemble = max_objective.init(CONFIG, SIZES, jax.random.key(0))
+    _, log_variance = max_objective.predict(ensemble, steps, CONFIG)
+    low, high = CONFIG.max_log_variance
+    assert low <= log_variance.min() < low + 0.1 and high - 0.1 < log_variance.max() <= high + 1e-3
+
+
+def test_curiosity_foretells_the_models_loss(experience):
+    objective = find_objective("curiosity")
+    head = objective.init(CONFIG, SIZES, jax.random.key(0))
+    loss, metrics = objective.loss(head, experience, jax.random.key(1), CONFIG)
+    surprise = 1e-3 * experience.surprise[1:]
+    foretold = objective.reward(head, experience.transitions(), CONFIG)
+    np.testing.assert_allclose(loss, 0.5 * np.square(foretold - surprise).mean(), rtol=1e-5)
+    np.testing.assert_allclose(metrics["surprise"], surprise.mean(), rtol=1e-5)
+
+
+def test_only_the_oracle_reads_a_reward():
+    assert [name for name, each in OBJECTIVES.items() if each.supervised] == ["dreamer"]
+    collectors = {name: each.collector for name, each in OBJECTIVES.items() if each.collector != "explorer"}
+    assert collectors == {"random": "uniform", "dreamer": "task"}
+
+
+def test_an_unknown_objective_is_refused_with_the_known_ones(nano, spaces):
+    with pytest.raises(ValueError, match="no objective 'boredom': choose one of plan2explore"):
+        Learner(replace(nano, novelty=replace(nano.novelty, objective="boredom")), spaces)
+
+
+def test_a_retrospective_actor_without_a_gradient_is_refused(nano, spaces):
+    novelty = replace(nano.novelty, objective="retrospective", gradient="stopped")
+    with pytest.raises(ValueError, match=r"never learn: set novelty.gradient=through"):
+        Learner(replace(nano, novelty=novelty), spaces)
+
+
+def test_the_oracle_needs_a_task(nano, spaces):
+    with pytest.raises(ValueError, match="give Spaces at least one"):
+        Learner(replace(nano, novelty=replace(nano.novelty, objective="dreamer")), replace(spaces, tasks=0))
+
+
+# --- An objective from outside the package, as docs/objectives.md shows ---
+
+
+class Visits(eqx.Module):
+    """Where the states that were seen are: their mean and their spread."""
+
+    mean: jax.Array
+    log_spread: jax.Array
+
+
+def init(config, sizes, key):
+    return Visits(jnp.zeros(sizes.deter), jnp.zeros(sizes.deter))
+
+
+def loss(visits, experience, key, config):
+    away = (experience.states.deter - visits.mean) * jnp.exp(-visits.log_spread)
+    cost = (0.5 * jnp.square(away) + visits.log_spread).sum(-1).mean()
+    return cost, {"spread": jnp.exp(visits.log_spread).mean()}
+
+
+def reward(visits, transition, config):
+    away = (transition.after.deter - visits.mean) * jnp.exp(-visits.log_spread)
+    return jnp.square(away).mean(-1)
+
+
+def test_an_objective_from_outside_the_package_trains(nano, spaces, state_of, batch_of, monkeypatch):
+    monkeypatch.setattr("plan2explore.agent.novelty.OBJECTIVES", OBJECTIVES | {})
+    register("visits", Objective(init, loss, reward))
+    config = replace(nano, novelty=replace(nano.novelty, objective="visits"))
+    learner = Learner(config, replace(spaces, tasks=0))
+    before = state_of(learner)
+    copied = jax.tree.map(lambda leaf: leaf.copy(), before)
+    after, metrics = learner.update(copied, batch_of())
+    assert metrics["novelty/spread"] > 0 and metrics["explorer/actor/finite"] == 1
+    for part in ("novelty", "actor", "critic"):
+        assert np.any(before.parts[part].rows != after.parts[part].rows)
+
+
+def test_a_name_is_given_once():
+    with pytest.raises(ValueError, match="already: choose another name"):
+        register("max", Objective(lambda *_: Nothing(), None, None))
