@@ -1,6 +1,7 @@
 """The table of objectives: what each gives, and that anyone can add one."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -117,35 +118,14 @@ def test_the_oracle_needs_a_task(nano, spaces):
         Learner(replace(nano, novelty=replace(nano.novelty, objective="dreamer")), replace(spaces, tasks=0))
 
 
-# --- An objective from outside the package, as docs/objectives.md shows ---
-
-
-class Visits(eqx.Module):
-    """Where the states that were seen are: their mean and their spread."""
-
-    mean: jax.Array
-    log_spread: jax.Array
-
-
-def init(config, sizes, key):
-    return Visits(jnp.zeros(sizes.deter), jnp.zeros(sizes.deter))
-
-
-def loss(visits, experience, key, config):
-    away = (experience.states.deter - visits.mean) * jnp.exp(-visits.log_spread)
-    cost = (0.5 * jnp.square(away) + visits.log_spread).sum(-1).mean()
-    return cost, {"spread": jnp.exp(visits.log_spread).mean()}
-
-
-def reward(visits, transition, config):
-    away = (transition.after.deter - visits.mean) * jnp.exp(-visits.log_spread)
-    return jnp.square(away).mean(-1)
-
-
-def test_an_objective_from_outside_the_package_trains(nano, spaces, state_of, batch_of, monkeypatch):
+def test_the_objective_that_the_documentation_adds_trains(nano, spaces, state_of, batch_of, monkeypatch):
+    """docs/objectives.md adds an objective from outside the package: its code is run as it stands there."""
     monkeypatch.setattr("plan2explore.agent.novelty.OBJECTIVES", OBJECTIVES | {})
-    register("visits", Objective(init, loss, reward))
-    config = replace(nano, novelty=replace(nano.novelty, objective="visits"))
+    page = (Path(__file__).parents[3] / "docs" / "objectives.md").read_text()
+    code = page.split("```python\n")[1].split("```")[0]
+    assert len(code.splitlines()) <= 35
+    exec(compile(code, "docs/objectives.md", "exec"), {})
+    config = replace(nano, novelty=replace(nano.novelty, objective="outskirts"))
     learner = Learner(config, replace(spaces, tasks=0))
     before = state_of(learner)
     copied = jax.tree.map(lambda leaf: leaf.copy(), before)
@@ -153,6 +133,7 @@ def test_an_objective_from_outside_the_package_trains(nano, spaces, state_of, ba
     assert metrics["novelty/spread"] > 0 and metrics["explorer/actor/finite"] == 1
     for part in ("novelty", "actor", "critic"):
         assert np.any(before.parts[part].rows != after.parts[part].rows)
+    assert "outskirts" not in OBJECTIVES
 
 
 def test_a_name_is_given_once():
