@@ -34,6 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from plan2explore.agent import convolutions as conv
+from plan2explore.agent.loops import scan_apart
 from plan2explore.agent.networks import MLP, GRUCell, ImageDecoder, ImageEncoder, Linear
 
 KEY = jax.random.key(0)
@@ -460,11 +461,36 @@ def observe_apart(
     return run(weights, biases, cell.reset_bias, (actions, embeddings, noise))
 
 
+def observe_generally(
+    dynamics: Dynamics, actions: jax.Array, embeddings: jax.Array, noise: jax.Array, unroll: int
+) -> Any:
+    """The same by the package's loop for any step, which repeats the forward pass to save memory."""
+    stoch, deter = noise.shape[-1], dynamics.cell.reset_bias.size
+    dtype, batch = embeddings.dtype, actions.shape[1]
+    enter_stoch, enter_action = jnp.split(dynamics.enter.weight, [stoch])
+    hidden_deter, hidden_embedding = jnp.split(dynamics.posterior_hidden.weight, [deter])
+
+    def step(weights: Any, state: Any, now: Any) -> Any:
+        enter, cell, hidden, out = weights
+        action, embedding, noise = now
+        h = cell(jax.nn.elu(state[1] @ enter + action), state[0])
+        posterior = gaussian(out(jax.nn.elu(h @ hidden + embedding)))
+        state = h, (posterior[0] + posterior[1] * noise).astype(dtype)
+        return state, (state, posterior)
+
+    actions = actions @ enter_action + dynamics.enter.bias
+    embeddings = embeddings @ hidden_embedding + dynamics.posterior_hidden.bias
+    start = jnp.zeros((batch, deter), dtype), jnp.zeros((batch, stoch), dtype)
+    weights = enter_stoch, dynamics.cell, hidden_deter, dynamics.posterior_out
+    return scan_apart(step, weights, start, (actions, embeddings, noise), unroll)[1]
+
+
 def rssm(sizes: Sizes) -> Cases:
     variants: dict[str, Callable] = {"nothing hoisted, unroll 1": partial(observe, unroll=1, hoist=False)}
     unrolls = (1, 5, 10, 25)
     variants |= {f"hoisted, unroll {n}": partial(observe, unroll=n, hoist=True) for n in unrolls}
     variants |= {f"weight gradients outside, unroll {n}": partial(observe_apart, unroll=n) for n in unrolls}
+    variants |= {f"scan_apart, unroll {n}": partial(observe_generally, unroll=n) for n in unrolls}
     for name, function in variants.items():
 
         def build(function: Any = function) -> Any:
@@ -641,25 +667,45 @@ def in_chunks(function: Callable, x: jax.Array, count: int) -> jax.Array:
     return lax.map(function, chunks).reshape(-1)
 
 
+def with_gradient(function: Callable) -> Callable:
+    """A function from states to a number each, with its gradient computed along with it.
+
+    Each number depends on its own state only, so the gradient is known up to a factor before
+    the backward pass comes, and no activations need to be kept for it.
+    """
+
+    @jax.custom_vjp
+    def run(x: jax.Array) -> jax.Array:
+        return function(x)
+
+    def forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        values, pull = jax.vjp(function, x)
+        return values, pull(jnp.ones_like(values))[0]
+
+    run.defvjp(forward, lambda slopes, factor: ((factor[:, None] * slopes).astype(slopes.dtype),))
+    return run
+
+
 def disagreement(sizes: Sizes) -> Cases:
     states = sizes.images * sizes.horizon
     full = partial(variance, dtype=jnp.float32)
-    variants: dict[str, Callable] = {
-        "stacked (vmap)": lambda m, x: full(predict_stacked(m, x)),
+    ways: dict[str, Callable] = {
+        "stacked": lambda m, x: full(predict_stacked(m, x)),
         "stacked, half variance": lambda m, x: variance(predict_stacked(m, x), sizes.dtype),
         "stacked, one-pass variance": lambda m, x: variance_of_list(predict_stacked(m, x)),
         "first layer concatenated": lambda m, x: full(predict_concatenated(m, x)),
         "first layer concatenated, then one by one": lambda m, x: full(predict_split(m, x)),
         "one by one": lambda m, x: full(predict_one_by_one(m, x)),
-        "stacked, chunk per step": lambda m, x: in_chunks(
-            lambda c: full(predict_stacked(m, c)), x, sizes.horizon
-        ),
-        "stacked, 5 chunks": lambda m, x: in_chunks(lambda c: full(predict_stacked(m, c)), x, 5),
-        "stacked, chunk per step, remat": lambda m, x: in_chunks(
-            jax.checkpoint(lambda c: full(predict_stacked(m, c))), x, sizes.horizon
-        ),
-        "one by one, 5 chunks": lambda m, x: in_chunks(lambda c: full(predict_one_by_one(m, c)), x, 5),
     }
+    chunks = {"5 chunks": 5, "chunk per step": sizes.horizon}
+    variants = dict(ways)
+    for way in ("stacked", "first layer concatenated, then one by one"):
+        for name, count in chunks.items():
+            function = ways[way]
+            variants[f"{way}, {name}"] = lambda m, x, f=function, n=count: in_chunks(partial(f, m), x, n)
+            variants[f"{way}, {name}, gradient along"] = lambda m, x, f=function, n=count: in_chunks(
+                with_gradient(partial(f, m)), x, n
+            )
     for name, function in variants.items():
 
         def build(function: Any = function) -> Any:
