@@ -1,7 +1,7 @@
 """The learner: everything that training changes as one pytree, and one compiled function that improves it."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import jax
@@ -44,14 +44,22 @@ class Learner:
 
     def __init__(self, config: AgentConfig, spaces: Spaces) -> None:
         self.agent = Agent(config, spaces)
-        self.init = jax.jit(partial(_init, self.agent))
+        self.init = self._compile(_init)
         """`init(key)`: the state of a learner that knows nothing."""
-        self.update = jax.jit(partial(_update, self.agent), donate_argnums=0)
+        self.update = self._compile(_update, donate_argnums=0)
         """`update(state, batch)`: the next state, and metrics. The old state's buffers are reused."""
-        self._block = jax.jit(
-            partial(_update_block, self.agent), static_argnames=("sample", "count"), donate_argnums=0
-        )
-        self._act = jax.jit(partial(policy.act, self.agent), static_argnames="mode")
+        self._block = self._compile(_update_block, static_argnames=("sample", "count"), donate_argnums=0)
+        self._act = self._compile(policy.act, static_argnames="mode")
+
+    def _compile(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        """Compiles a function of the agent. With float32, products are so too, not a GPU's shorter format."""
+        precision = "highest" if self.agent.config.precision == "float32" else None
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with jax.default_matmul_precision(precision) if precision else nullcontext():
+                return function(self.agent, *args, **kwargs)
+
+        return jax.jit(run, **options)
 
     def update_block(
         self, state: LearnerState, memory: PyTree, count: int | None = None, sample: Sampler | None = None
