@@ -7,15 +7,15 @@ then, seeing o_t, to its posterior.
 """
 
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
 from plan2explore.agent.distributions import Normal, normal_kl, normal_sample
+from plan2explore.agent.loops import scan_apart
 from plan2explore.agent.networks import MLP, GRUCell, ImageDecoder, ImageEncoder, Linear
 from plan2explore.config import ModelConfig, Spaces
 
@@ -133,23 +133,25 @@ class RSSM(eqx.Module):
         """Infers the states of whole sequences, from the zero state: `infer` at each step, and the priors.
 
         What does not depend on the state is computed for all steps at once: the actions' and the embeddings'
-        shares of their layers before the loop, the priors after it.
+        shares of their layers before the loop, the priors and the gradients of the weights after it.
         """
         enter_stoch, enter_action = jnp.split(self.enter.weight, [self.stoch])
         hidden_deter, hidden_embedding = jnp.split(self.posterior_hidden.weight, [self.deter])
-        noise = draw_normal(key, *actions.shape[:2], self.stoch)
+        weights = enter_stoch, self.cell, hidden_deter, self.posterior_out
 
-        def step(state: State, now: tuple[Array, Array, Array]) -> tuple[State, tuple[State, Normal]]:
+        def step(weights: Any, state: State, now: tuple[Array, ...]) -> tuple[State, tuple[State, Normal]]:
+            enter, cell, hidden, out = weights
             from_action, from_embedding, noise = now
-            deter = self.cell(jax.nn.elu(state.stoch @ enter_stoch + from_action), state.deter)
-            posterior = self._normal(self.posterior_out(jax.nn.elu(deter @ hidden_deter + from_embedding)))
+            deter = cell(jax.nn.elu(state.stoch @ enter + from_action), state.deter)
+            posterior = self._normal(out(jax.nn.elu(deter @ hidden + from_embedding)))
             state = State(deter, normal_sample(posterior, noise).astype(deter.dtype))
             return state, (state, posterior)
 
         from_actions = actions @ enter_action + self.enter.bias
         from_embeddings = embeddings @ hidden_embedding + self.posterior_hidden.bias
-        shares = from_actions, from_embeddings, noise
-        _, (states, posterior) = lax.scan(step, self.start(actions.shape[1]), shares, unroll=self.unroll)
+        noise = draw_normal(key, *actions.shape[:2], self.stoch)
+        start, shares = self.start(actions.shape[1]), (from_actions, from_embeddings, noise)
+        _, (states, posterior) = scan_apart(step, weights, start, shares, self.unroll)
         return Observed(states, posterior, self.prior(states.deter))
 
     def _normal(self, out: Float[Array, "*batch two_stoch"]) -> Normal:

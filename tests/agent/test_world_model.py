@@ -56,6 +56,30 @@ def test_observing_a_sequence_is_inferring_step_by_step_from_the_zero_state(rssm
         np.testing.assert_allclose(normal_sample(observed.posterior, noise)[t], state.stoch, atol=1e-5)
 
 
+def test_observing_has_the_gradients_of_inferring_step_by_step(rssm, sequence):
+    """What is computed before and after the loop, instead of inside it, changes no gradient."""
+    noise = draw_normal(jax.random.key(2), TIME, BATCH, rssm.stoch)
+
+    def plainly(rssm, actions, embeddings):
+        state, total = rssm.start(BATCH), 0.0
+        for t in range(TIME):
+            prior = rssm.prior(rssm.recur(state, actions[t]))
+            posterior = rssm.posterior(rssm.recur(state, actions[t]), embeddings[t])
+            state = rssm.infer(state, actions[t], embeddings[t], noise[t])
+            total += jnp.sin(state.features).sum() + normal_kl(posterior, prior).sum()
+        return total
+
+    def at_once(rssm, actions, embeddings):
+        observed = rssm.observe(actions, embeddings, jax.random.key(2))
+        return jnp.sin(observed.states.features).sum() + normal_kl(observed.posterior, observed.prior).sum()
+
+    expected, got = (
+        jax.jit(jax.value_and_grad(function, (0, 1, 2)))(rssm, *sequence) for function in (plainly, at_once)
+    )
+    for one, other in zip(jax.tree.leaves(expected), jax.tree.leaves(got), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("what", [0, 1], ids=["action", "embedding"])
 def test_step_t_is_changed_by_what_is_stored_at_t_and_not_before(sequence, observe, what):
     t = 2
