@@ -44,11 +44,11 @@ def images_of_blocks(
     return jnp.swapaxes(split, -4, -3).reshape(*batch, side * rows, side * columns, channels // side**2)
 
 
-def choose(form: Form) -> Form:
+def choose(form: Form, on_gpu: Form) -> Form:
     """The form that `auto` stands for on the default device."""
     if form != "auto":
         return form
-    return "conv" if jax.default_backend() == "gpu" else "patches"
+    return on_gpu if jax.default_backend() == "gpu" else "patches"
 
 
 def shrunk(size: int) -> int:
@@ -68,7 +68,7 @@ def shrink(
 ) -> Float[Array, "batch shorter narrower outputs"]:
     """A convolution with kernel 4, stride 2 and no padding, computed in the images' precision."""
     weight = weight.astype(images.dtype)
-    form = choose(form)
+    form = choose(form, "conv")
     if form == "plain":
         return lax.conv_general_dilated(images, weight, (2, 2), "VALID", dimension_numbers=LAYOUT)
     rows, columns = shrunk(images.shape[1]), shrunk(images.shape[2])
@@ -90,7 +90,7 @@ def grow(
     form: Form = "auto",
 ) -> Float[Array, "batch taller wider outputs"]:
     """A transposed convolution, kernel 5 or 6, stride 2: input i times weight k goes to output 2 i + k."""
-    form = choose(form)
+    form = choose(form, "shifts")
     if form == "plain":
         flipped = weight[::-1, ::-1].astype(images.dtype)
         return lax.conv_transpose(images, flipped, (2, 2), "VALID", dimension_numbers=LAYOUT)
@@ -108,7 +108,7 @@ def grow_blocks(
     form: Form = "auto",
 ) -> Float[Array, "batch rows columns block"]:
     """What `grow` makes, as `image_blocks`: two more rows and columns of blocks than there were pixels."""
-    return _correlate(images, _subpixel_kernel(weight.astype(images.dtype)), choose(form))
+    return _correlate(images, _subpixel_kernel(weight.astype(images.dtype)), choose(form, "shifts"))
 
 
 def grow_double_blocks(
@@ -120,7 +120,7 @@ def grow_double_blocks(
 
     After `grow_blocks` this is two layers in which no pixel is ever moved to its place.
     """
-    return _correlate(blocks, _double_block_kernel(weight.astype(blocks.dtype)), choose(form))
+    return _correlate(blocks, _double_block_kernel(weight.astype(blocks.dtype)), choose(form, "shifts"))
 
 
 def _correlate(

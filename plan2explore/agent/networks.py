@@ -23,6 +23,7 @@ from plan2explore.agent.convolutions import (
     images_of_blocks,
     shrink,
 )
+from plan2explore.agent.products import affine
 
 ACTIVATIONS = {"elu": jax.nn.elu, "relu": jax.nn.relu}
 IMAGE_SIZES = (16, 32, 64, 128)
@@ -54,7 +55,7 @@ class Linear(eqx.Module):
 
     def __call__(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch outputs"]:
         dtype = narrower(x, self.weight)
-        return x.astype(dtype) @ self.weight.astype(dtype) + self.bias.astype(dtype)
+        return affine(x.astype(dtype), self.weight.astype(dtype), self.bias.astype(dtype))
 
 
 class MLP(eqx.Module):
@@ -111,14 +112,28 @@ class GRUCell(eqx.Module):
         self, x: Float[Array, "*batch inputs"], state: Float[Array, "*batch width"]
     ) -> Float[Array, "*batch width"]:
         dtype = narrower(x, self.input_weight)
-        from_input = x.astype(dtype) @ self.input_weight.astype(dtype) + self.bias.astype(dtype)
         state = state.astype(dtype)
-        from_state = state @ self.state_weight.astype(dtype)
+        from_input = affine(x.astype(dtype), self.input_weight.astype(dtype), self.bias.astype(dtype))
+        from_state = affine(state, self.state_weight.astype(dtype), self.state_bias.astype(dtype))
+        return self.gate(from_input, from_state, state)
+
+    @property
+    def state_bias(self) -> Float[Array, " three_width"]:
+        """What is added to the product with the state: only the candidate's share is a parameter."""
+        return jnp.concatenate([jnp.zeros_like(self.bias, shape=2 * self.reset_bias.size), self.reset_bias])
+
+    @staticmethod
+    def gate(
+        from_input: Float[Array, "*batch three_width"],
+        from_state: Float[Array, "*batch three_width"],
+        state: Float[Array, "*batch width"],
+    ) -> Float[Array, "*batch width"]:
+        """The next state, from the products with the input and with the state."""
         reset_x, update_x, candidate_x = jnp.split(from_input, 3, -1)
         reset_h, update_h, candidate_h = jnp.split(from_state, 3, -1)
         reset = jax.nn.sigmoid(reset_x + reset_h)
         update = jax.nn.sigmoid(update_x + update_h)
-        candidate = jnp.tanh(candidate_x + reset * (candidate_h + self.reset_bias.astype(dtype)))
+        candidate = jnp.tanh(candidate_x + reset * candidate_h)
         return update * state + (1 - update) * candidate
 
 

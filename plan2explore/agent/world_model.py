@@ -6,17 +6,19 @@ action a_(t-1) that led to it, so the model's step t is: from s_(t-1), with that
 then, seeing o_t, to its posterior.
 """
 
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
 from plan2explore.agent.distributions import Normal, normal_kl, normal_sample
-from plan2explore.agent.loops import scan_apart
 from plan2explore.agent.networks import MLP, GRUCell, ImageDecoder, ImageEncoder, Linear
+from plan2explore.agent.products import weights_apart
 from plan2explore.config import ModelConfig, Spaces
 
 
@@ -133,26 +135,43 @@ class RSSM(eqx.Module):
         """Infers the states of whole sequences, from the zero state: `infer` at each step, and the priors.
 
         What does not depend on the state is computed for all steps at once: the actions' and the embeddings'
-        shares of their layers before the loop, the priors and the gradients of the weights after it.
+        shares of their layers before the loop, the priors and the weights' gradients after it.
         """
-        enter_stoch, enter_action = jnp.split(self.enter.weight, [self.stoch])
-        hidden_deter, hidden_embedding = jnp.split(self.posterior_hidden.weight, [self.deter])
-        weights = enter_stoch, self.cell, hidden_deter, self.posterior_out
 
-        def step(weights: Any, state: State, now: tuple[Array, ...]) -> tuple[State, tuple[State, Normal]]:
-            enter, cell, hidden, out = weights
-            from_action, from_embedding, noise = now
-            deter = cell(jax.nn.elu(state.stoch @ enter + from_action), state.deter)
-            posterior = self._normal(out(jax.nn.elu(deter @ hidden + from_embedding)))
-            state = State(deter, normal_sample(posterior, noise).astype(deter.dtype))
-            return state, (state, posterior)
+        def spread(bias: Float[Array, " size"]) -> Float[Array, "time batch size"]:
+            return jnp.broadcast_to(bias, (*actions.shape[:2], bias.size))
 
-        from_actions = actions @ enter_action + self.enter.bias
-        from_embeddings = embeddings @ hidden_embedding + self.posterior_hidden.bias
+        enter, enter_action = jnp.split(self.enter.weight, [self.stoch])
+        hidden, hidden_embedding = jnp.split(self.posterior_hidden.weight, [self.deter])
+        weights = enter, self.cell.input_weight, self.cell.state_weight, hidden, self.posterior_out.weight
+        biases = (
+            actions @ enter_action + self.enter.bias,
+            spread(self.cell.bias),
+            spread(self.cell.state_bias),
+            embeddings @ hidden_embedding + self.posterior_hidden.bias,
+            spread(self.posterior_out.bias),
+        )
         noise = draw_normal(key, *actions.shape[:2], self.stoch)
-        start, shares = self.start(actions.shape[1]), (from_actions, from_embeddings, noise)
-        _, (states, posterior) = scan_apart(step, weights, start, shares, self.unroll)
+        states, posterior = weights_apart(partial(self._observe_loop, noise), weights, biases)
         return Observed(states, posterior, self.prior(states.deter))
+
+    def _observe_loop(
+        self, noise: Float[Array, "time batch stoch"], weights: tuple[Array, ...], biases: tuple[Array, ...]
+    ) -> tuple[tuple[State, Normal], tuple[Array, ...]]:
+        """The states and posteriors of all steps, and what each weight was multiplied with."""
+        enter, gates, memory, hidden, out = weights
+
+        def step(state: State, now: tuple[Array, tuple[Array, ...]]) -> tuple[State, Any]:
+            noise, (to_enter, to_gates, to_memory, to_hidden, to_out) = now
+            entered = jax.nn.elu(state.stoch @ enter + to_enter)
+            deter = self.cell.gate(entered @ gates + to_gates, state.deter @ memory + to_memory, state.deter)
+            seen = jax.nn.elu(deter @ hidden + to_hidden)
+            posterior = self._normal(seen @ out + to_out)
+            after = State(deter, normal_sample(posterior, noise).astype(deter.dtype))
+            return after, ((after, posterior), (state.stoch, entered, state.deter, deter, seen))
+
+        start = self.start(noise.shape[1])
+        return lax.scan(step, start, (noise, biases), unroll=self.unroll)[1]
 
     def _normal(self, out: Float[Array, "*batch two_stoch"]) -> Normal:
         mean, raw = jnp.split(out.astype(jnp.float32), 2, -1)

@@ -1,0 +1,64 @@
+"""The forms for GPUs compute what the plain ones do, values and gradients."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from plan2explore.agent import products
+from plan2explore.agent.products import affine, weights_apart
+
+
+def close(one, other):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), one, other)
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (3, 4, 8), (2, 6, 13), (2, 3, 4, 10)])
+@pytest.mark.parametrize("many", [1, 5, 1000])
+def test_wide_products_are_plain_ones(monkeypatch, shape, many):
+    monkeypatch.setattr(products, "MANY_ROWS", many)
+    keys = jax.random.split(jax.random.key(0), 4)
+    x = jax.random.normal(keys[0], shape)
+    weight, bias = jax.random.normal(keys[1], (shape[-1], 6)), jax.random.normal(keys[2], (6,))
+    pull = jax.random.normal(keys[3], (*shape[:-1], 6))
+
+    def of(form):
+        return jax.value_and_grad(
+            lambda x, weight, bias: (affine(x, weight, bias, form) * pull).sum(), argnums=(0, 1, 2)
+        )(x, weight, bias)
+
+    close(of("wide"), of("plain"))
+
+
+def test_wide_products_work_under_vmap():
+    x, weight = jnp.arange(24.0).reshape(2, 3, 4), jnp.arange(40.0).reshape(2, 4, 5)
+    bias = jnp.arange(10.0).reshape(2, 5)
+
+    def slopes(form):
+        return jax.vmap(jax.grad(lambda x, w, b: (affine(x, w, b, form) ** 2).sum(), argnums=(0, 1, 2)))(x, weight, bias)
+
+    close(slopes("wide"), slopes("plain"))
+
+
+def test_weights_apart_is_the_plain_gradient_of_a_loop():
+    steps, batch, size = 6, 3, 4
+    keys = jax.random.split(jax.random.key(1), 3)
+    weights = tuple(0.5 * jax.random.normal(key, (size, size)) for key in keys[:2])
+    bias = jax.random.normal(keys[2], (size,))
+
+    def loop(weights, added):
+        def step(state, now):
+            first = jnp.tanh(state @ weights[0] + now[0])
+            after = jnp.tanh(first @ weights[1] + now[1])
+            return after, (after, (state, first))
+
+        return lax.scan(step, jnp.ones((batch, size)), added)[1]
+
+    def loss(run, weights, bias):
+        spread = jnp.broadcast_to(bias, (steps, batch, size))
+        return (run(weights, (spread, 2 * spread)) ** 2).sum()
+
+    apart = jax.value_and_grad(lambda *a: loss(lambda w, b: weights_apart(loop, w, b), *a), argnums=(0, 1))
+    plain = jax.value_and_grad(lambda *a: loss(lambda w, b: loop(w, b)[0], *a), argnums=(0, 1))
+    close(apart(weights, bias), plain(weights, bias))
