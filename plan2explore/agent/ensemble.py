@@ -23,9 +23,7 @@ class Ensemble(eqx.Module):
 
     def __call__(self, inputs: Float[Array, "*steps inputs"]) -> Float[Array, "members *steps outputs"]:
         """Every member's prediction for the same inputs."""
-        flat = inputs.reshape(-1, inputs.shape[-1])
-        predictions = eqx.filter_vmap(lambda member: member(flat))(self.members)
-        return predictions.reshape(-1, *inputs.shape[:-1], predictions.shape[-1]).astype(jnp.float32)
+        return eqx.filter_vmap(lambda member: member(inputs))(self.members).astype(jnp.float32)
 
 
 def input_size(config: NoveltyConfig, sizes: Sizes) -> int:

@@ -23,7 +23,7 @@ from plan2explore.agent.convolutions import (
     images_of_blocks,
     shrink,
 )
-from plan2explore.agent.products import affine
+from plan2explore.agent.products import affine, in_full_rows
 
 ACTIVATIONS = {"elu": jax.nn.elu, "relu": jax.nn.relu}
 IMAGE_SIZES = (16, 32, 64, 128)
@@ -82,6 +82,9 @@ class MLP(eqx.Module):
         self.activation = activation
 
     def __call__(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch outputs"]:
+        return in_full_rows(self._all_layers, x)
+
+    def _all_layers(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch outputs"]:
         for layer in self.layers[:-1]:
             x = ACTIVATIONS[self.activation](layer(x))
         return self.layers[-1](x)

@@ -1,12 +1,12 @@
 """Matrix products in the forms that GPUs are quick at; the sums are the same.
 
-- A product over a length that is no multiple of 8 takes a slow path (bfloat16 rows would not start on 16 bytes):
-  `affine` fills the length up with zeros.
-- A weight's gradient sums over all rows of a batch, tens of thousands, into a small matrix, which leaves most of
-  the chip idle. With two batch axes, `affine` takes one product for each entry of the first, and adds them up.
+- A product with a length that is no multiple of 8 takes a slow path, or is copied into one that is: rows of bfloat16
+  must start on 16 bytes. `affine` fills up the numbers in a row with zeros, `in_full_rows` the number of rows.
+- A weight's gradient sums over all rows of a batch, tens of thousands, into a small matrix, which leaves most of the
+  chip idle. `affine` takes the sum in several parts side by side, and adds them up.
 - A bias' gradient is a sum over rows too: as a product with ones it is several times quicker than as a reduction.
-- In a loop over time, weights' gradients are many small products, each added to the last: `weights_apart` takes
-  them after the loop, one for each weight.
+- In a loop over time, weights' gradients are many small products, each added to the last: `weights_apart` takes them
+  after the loop, one for each weight.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,28 @@ from jaxtyping import Array, Float
 
 ProductForm = Literal["auto", "plain", "wide"]
 ALIGNMENT = 8  # numbers of 16 bits in the 16 bytes that a GPU loads at once
-MANY_ROWS = 512  # from here on, one product fills a good part of the chip
+PARTS = 16  # of a long sum, taken side by side
+LONG = 8192  # rows from which on a sum is taken in parts
+
+
+def is_wide(form: ProductForm) -> bool:
+    """Whether products take the form for GPUs; `auto` does on a GPU."""
+    return form == "wide" or (form == "auto" and jax.default_backend() == "gpu")
+
+
+def in_full_rows(
+    function: Callable[[Float[Array, "*batch inputs"]], Float[Array, "*batch outputs"]],
+    x: Float[Array, "*batch inputs"],
+    form: ProductForm = "auto",
+) -> Float[Array, "*batch outputs"]:
+    """`function(x)`, for a function that treats every row for itself, with as many rows as a GPU likes."""
+    if not is_wide(form):
+        return function(x)
+    flat = x.reshape(-1, x.shape[-1])
+    rows = flat.shape[0]
+    missing = -rows % (ALIGNMENT * PARTS if rows >= LONG else ALIGNMENT)
+    made = function(jnp.pad(flat, ((0, missing), (0, 0))))
+    return made[:rows].reshape(*x.shape[:-1], made.shape[-1])
 
 
 def affine(
@@ -29,9 +50,7 @@ def affine(
     form: ProductForm = "auto",
 ) -> Float[Array, "*batch outputs"]:
     """`x @ weight + bias`; `wide` is the form for GPUs, `plain` the one for all else."""
-    if form == "auto":
-        form = "wide" if jax.default_backend() == "gpu" else "plain"
-    if form == "plain" or x.ndim < 2:
+    if not is_wide(form):
         return x @ weight + bias
     missing = -x.shape[-1] % ALIGNMENT
     if missing:
@@ -51,15 +70,12 @@ def _wide_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, tuple[Ar
 
 def _wide_backward(saved: tuple[Array, Array], gradient: Array) -> tuple[Array, Array, Array]:
     x, weight = saved
-    if x.shape[-2] < MANY_ROWS:  # many short products would be no better than one long one
-        x, rows = (part.reshape(-1, part.shape[-1]) for part in (x, gradient))
-    else:
-        x, rows = (part.reshape(-1, *part.shape[-2:]) for part in (x, gradient))
-    total = partial(jnp.einsum, "...ri,...ro->...io", preferred_element_type=jnp.float32)
-    ones = jnp.ones((*rows.shape[:-1], ALIGNMENT), rows.dtype)
-    by_weight, by_bias = total(x, rows), total(ones, rows)[..., 0, :]
-    if x.ndim == 3:
-        by_weight, by_bias = by_weight.sum(0), by_bias.sum(0)
+    rows = gradient.size // gradient.shape[-1]
+    parts = PARTS if rows >= LONG and rows % (PARTS * ALIGNMENT) == 0 else 1
+    multiplied, pulled = (each.reshape(parts, rows // parts, -1) for each in (x, gradient))
+    ones = jnp.ones((parts, rows // parts, ALIGNMENT), gradient.dtype)
+    total = partial(jnp.einsum, "pri,pro->pio", preferred_element_type=jnp.float32)
+    by_weight, by_bias = total(multiplied, pulled).sum(0), total(ones, pulled)[:, 0].sum(0)
     return gradient @ weight.T, by_weight.astype(weight.dtype), by_bias.astype(gradient.dtype)
 
 
