@@ -34,7 +34,6 @@ from rich.console import Console
 from rich.table import Table
 
 from plan2explore.agent import convolutions as conv
-from plan2explore.agent.loops import scan_apart
 from plan2explore.agent.networks import MLP, GRUCell, ImageDecoder, ImageEncoder, Linear
 
 KEY = jax.random.key(0)
@@ -461,36 +460,11 @@ def observe_apart(
     return run(weights, biases, cell.reset_bias, (actions, embeddings, noise))
 
 
-def observe_generally(
-    dynamics: Dynamics, actions: jax.Array, embeddings: jax.Array, noise: jax.Array, unroll: int
-) -> Any:
-    """The same by the package's loop for any step, which repeats the forward pass to save memory."""
-    stoch, deter = noise.shape[-1], dynamics.cell.reset_bias.size
-    dtype, batch = embeddings.dtype, actions.shape[1]
-    enter_stoch, enter_action = jnp.split(dynamics.enter.weight, [stoch])
-    hidden_deter, hidden_embedding = jnp.split(dynamics.posterior_hidden.weight, [deter])
-
-    def step(weights: Any, state: Any, now: Any) -> Any:
-        enter, cell, hidden, out = weights
-        action, embedding, noise = now
-        h = cell(jax.nn.elu(state[1] @ enter + action), state[0])
-        posterior = gaussian(out(jax.nn.elu(h @ hidden + embedding)))
-        state = h, (posterior[0] + posterior[1] * noise).astype(dtype)
-        return state, (state, posterior)
-
-    actions = actions @ enter_action + dynamics.enter.bias
-    embeddings = embeddings @ hidden_embedding + dynamics.posterior_hidden.bias
-    start = jnp.zeros((batch, deter), dtype), jnp.zeros((batch, stoch), dtype)
-    weights = enter_stoch, dynamics.cell, hidden_deter, dynamics.posterior_out
-    return scan_apart(step, weights, start, (actions, embeddings, noise), unroll)[1]
-
-
 def rssm(sizes: Sizes) -> Cases:
     variants: dict[str, Callable] = {"nothing hoisted, unroll 1": partial(observe, unroll=1, hoist=False)}
     unrolls = (1, 5, 10, 25)
     variants |= {f"hoisted, unroll {n}": partial(observe, unroll=n, hoist=True) for n in unrolls}
     variants |= {f"weight gradients outside, unroll {n}": partial(observe_apart, unroll=n) for n in unrolls}
-    variants |= {f"scan_apart, unroll {n}": partial(observe_generally, unroll=n) for n in unrolls}
     for name, function in variants.items():
 
         def build(function: Any = function) -> Any:

@@ -66,7 +66,7 @@ class ModelConfig:
     """Add uniform noise of one grey level to the pictures. The program did; it changes little with 8 bits."""
     learning_rate: float = 6e-4
     """Adam's step size for the world model and the reward heads (Dreamer's)."""
-    unroll: int = 5
+    unroll: int = 10
     """Time steps per iteration of the compiled loop over a sequence. Changes speed only."""
 
 
@@ -128,7 +128,7 @@ class BehaviorConfig:
     """Adam's step size for critics."""
     action_noise: float = 0.3
     """Standard deviation of the noise added to actions when collecting."""
-    unroll: int = 5
+    unroll: int = 15
     """Imagined steps per iteration of the compiled loop. Speed only."""
 
 
