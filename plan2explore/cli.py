@@ -77,16 +77,22 @@ def bench_render(
     return bench(worlds, size, seconds, backends, json)
 
 
-BENCHES: dict[str, Callable[..., int]] = {"render": bench_render}
+def bench_update(arguments: list[str]) -> int:
+    """Milliseconds per update of the agent, whole and by parts, and per step of acting."""
+    from .bench.update import UpdateBench
+    from .bench.update import main as measure
+
+    measure(tyro.cli(UpdateBench, prog="plan2explore bench update", args=arguments))
+    return 0
 
 
 def bench(what: Annotated[str, tyro.conf.Positional]) -> int:
-    """Measures speed on this machine: bench render --help.
+    """Measures speed on this machine: bench render --help, bench update --help.
 
     Args:
-        what: render.
+        what: render (stepping and drawing) or update (learning and acting).
     """
-    raise ValueError(f"There is no benchmark {what!r}; there are: {', '.join(BENCHES)}")
+    raise ValueError(f"There is no benchmark {what!r}; there are: render, update")
 
 
 VERBS: dict[str, Callable[..., int]] = {"look": look, "doctor": doctor, "tasks": tasks, "bench": bench}
@@ -109,7 +115,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str]) -> Any:
-    if arguments[:1] == ["bench"] and arguments[1:2] and arguments[1] in BENCHES:
-        name = arguments[1]
-        return tyro.cli(BENCHES[name], prog=f"plan2explore bench {name}", args=arguments[2:])
+    if arguments[:2] == ["bench", "render"]:
+        return tyro.cli(bench_render, prog="plan2explore bench render", args=arguments[2:])
+    if arguments[:2] == ["bench", "update"]:
+        return bench_update(arguments[2:])
     return tyro.extras.subcommand_cli_from_dict(VERBS, prog="plan2explore", args=arguments or ["--help"])
