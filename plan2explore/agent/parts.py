@@ -8,15 +8,15 @@ its own norm, its own clip, and its own check that everything is finite.
 
 from collections.abc import Callable
 from math import prod
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 Network = TypeVar("Network", bound=eqx.Module)
-FIRST_DECAY, SECOND_DECAY = 0.9, 0.999
 
 
 class Layout(Generic[Network]):
@@ -50,15 +50,21 @@ class Layout(Generic[Network]):
 
 
 class Part(NamedTuple):
-    """Parameters of the networks of one kind, and what Adam remembers of their gradients."""
+    """Parameters of the networks of one kind, and what their optimisers remember of the gradients."""
 
     rows: Float[Array, "rows size"]
-    first: Float[Array, "rows size"]
-    """Running mean of gradients."""
-    second: Float[Array, "rows size"]
-    """Running mean of squared gradients."""
-    steps: Int[Array, " rows"]
-    """Steps taken."""
+    memory: Any
+    """Optax's state of Adam, for each row."""
+
+    @property
+    def steps(self) -> Int[Array, " rows"]:
+        """Steps that each row has taken."""
+        return optax.tree_utils.tree_get(self.memory, "count")
+
+    @property
+    def momentum(self) -> Float[Array, "rows size"]:
+        """Running mean of the clipped gradients."""
+        return optax.tree_utils.tree_get(self.memory, "mu")
 
 
 class Adam(NamedTuple):
@@ -69,10 +75,15 @@ class Adam(NamedTuple):
     """Largest norm of a row's gradient."""
     epsilon: float
 
+    def optimiser(self) -> optax.GradientTransformation:
+        """The optimiser of one row."""
+        return optax.chain(optax.clip_by_global_norm(self.clip), optax.adam(self.rate, eps=self.epsilon))
+
 
 def init_part(rows: Float[Array, "rows size"]) -> Part:
     """A part at the start of training."""
-    return Part(rows, jnp.zeros_like(rows), jnp.zeros_like(rows), jnp.zeros(rows.shape[:1], jnp.int32))
+    optimiser = Adam(rate=1.0, clip=1.0, epsilon=1.0).optimiser()  # none of these matters for what it starts with
+    return Part(rows, jax.vmap(optimiser.init)(rows))
 
 
 def train_part(
@@ -85,13 +96,8 @@ def train_part(
     """
     norm = jnp.sqrt(jnp.square(gradient).sum(-1))
     finite = jnp.isfinite(norm) & jnp.isfinite(loss)
-    gradient = gradient * (adam.clip / jnp.maximum(norm, adam.clip))[:, None]
-    first = FIRST_DECAY * part.first + (1 - FIRST_DECAY) * gradient
-    second = SECOND_DECAY * part.second + (1 - SECOND_DECAY) * jnp.square(gradient)
-    steps = part.steps + 1
-    mean = first / (1 - FIRST_DECAY**steps)[:, None]
-    size = jnp.sqrt(second / (1 - SECOND_DECAY**steps)[:, None])
-    trained = Part(part.rows - adam.rate * mean / (size + adam.epsilon), first, second, steps)
+    steps, memory = jax.vmap(adam.optimiser().update)(gradient, part.memory)
+    trained = Part(part.rows + steps, memory)
 
     def keep(new: Array, old: Array) -> Array:
         return jnp.where(finite.reshape(-1, *[1] * (new.ndim - 1)), new, old)

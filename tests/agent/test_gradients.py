@@ -22,7 +22,7 @@ def lessons_of(learner, state_of):
         state = state_of(learner)
         parts = {name: init_part(jnp.array(rows[name], copy=True)) for name in state.parts}
         after, _ = learner.update(state._replace(parts=parts), batch)
-        return {name: np.asarray(part.first) for name, part in after.parts.items()}
+        return {name: np.asarray(part.momentum) for name, part in after.parts.items()}
 
     return gradients
 

@@ -7,7 +7,9 @@ import pytest
 from jax import lax
 
 from plan2explore.agent import products
+from plan2explore.agent.learner import Learner
 from plan2explore.agent.products import affine, in_full_rows, weights_apart
+from plan2explore.config import Spaces, tiny
 
 
 def close(one, other):
@@ -66,3 +68,24 @@ def test_weights_apart_is_the_plain_gradient_of_a_loop():
     apart = jax.value_and_grad(lambda *a: loss(lambda w, b: weights_apart(loop, w, b), *a), argnums=(0, 1))
     plain = jax.value_and_grad(lambda *a: loss(lambda w, b: loop(w, b)[0], *a), argnums=(0, 1))
     close(apart(weights, bias), plain(weights, bias))
+
+
+def test_a_whole_update_is_the_same_in_both_forms(monkeypatch):
+    """All parts after one step of Adam, with every product in the form for GPUs, against the plain one."""
+    spaces = Spaces(action=3, image=None, proprio=9, tasks=1)
+    draw = np.random.default_rng(0)
+    shape = tiny.batch, tiny.length
+    batch = {name: draw.uniform(-1, 1, (*shape, size)).astype(np.float32) for name, size in
+             [("action", 3), ("proprio", 9), ("reward", 1)]}  # fmt: skip
+
+    def updated():
+        learner = Learner(tiny, spaces)
+        state, _ = learner.update(learner.init(jax.random.key(0)), batch)
+        return {name: np.asarray(part.rows) for name, part in state.parts.items()}
+
+    plain = updated()
+    monkeypatch.setattr(products, "is_wide", lambda form: True)
+    monkeypatch.setattr(products, "LONG", 512)  # so that sums are taken in parts here too
+    wide = updated()
+    for name, rows in plain.items():
+        np.testing.assert_allclose(rows, wide[name], rtol=0, atol=1e-6, err_msg=name)
