@@ -247,7 +247,7 @@ def time_rung(rung: Rung, options: UpdateBench) -> float:
 
 
 def time_parts(
-    options: UpdateBench, config: AgentConfig, spaces: Spaces, whole_ms: float
+    options: UpdateBench, config: AgentConfig, spaces: Spaces, whole_ms: float, say: Callable[[str], None]
 ) -> dict[str, float]:
     """What each part adds to an update of those before it."""
     alone = replace(spaces, tasks=0)
@@ -257,10 +257,10 @@ def time_parts(
         "ensemble": ("model", "novelty"),
         "exploration behaviour": None,
     }
-    times = {
-        name: time_rung(make_rung(options, config, alone, trained), options)
-        for name, trained in rungs.items()
-    }
+    times = {}
+    for name, trained in rungs.items():
+        times[name] = time_rung(make_rung(options, config, alone, trained), options)
+        say(f"update up to {name}: {times[name]:.2f} ms")
     times["task behaviour and reward head"] = whole_ms
     return dict(zip(times, np.diff([0.0, *times.values()]).tolist(), strict=True))
 
@@ -364,9 +364,12 @@ def _jaxprs(value: Any) -> list[Any]:
 
 
 def run(options: UpdateBench) -> Report:
-    """Measures everything."""
+    """Measures everything, and says on standard error how far it is."""
+    say = Console(stderr=True).print
     config, spaces = agent_of(options)
+    say(f"Compiling and timing the update ({options.preset}), then its parts: a few minutes ...")
     whole, times = time_whole(options, config, spaces)
+    say(f"whole update: {times['whole_ms']:.2f} ms (compiled in {times['compile_s']:.0f} s)")
     batch = jax.eval_shape(whole.sample, jax.random.key(KEY), whole.memory)
     tflop = count_flop(whole.learner.update, whole.state, batch) / 1e12
     report = Report(
@@ -382,9 +385,10 @@ def run(options: UpdateBench) -> Report:
         **times,
     )
     if not options.only_whole:
-        report.parts_ms = time_parts(options, config, spaces, report.whole_ms)
-        report.optimisers_ms = time_optimisers(options, whole.learner, whole.state)
         report.act_ms = time_acting(options, whole.learner, whole.state, spaces)
+        say(f"acting for {options.environments} environments: {report.act_ms:.2f} ms a step")
+        report.optimisers_ms = time_optimisers(options, whole.learner, whole.state)
+        report.parts_ms = time_parts(options, config, spaces, report.whole_ms, say)
     return report
 
 

@@ -81,7 +81,7 @@ def test_parts_are_what_each_rung_adds(options, monkeypatch):
     times = {(): 1.0, ("model",): 5.0, ("model", "novelty"): 6.5, None: 10.0}
     monkeypatch.setattr(bench, "make_rung", lambda options, config, spaces, trained: trained)
     monkeypatch.setattr(bench, "time_rung", lambda trained, options: times[trained])
-    parts = bench.time_parts(options, *bench.agent_of(options), whole_ms=14.0)
+    parts = bench.time_parts(options, *bench.agent_of(options), whole_ms=14.0, say=print)
     assert list(parts.values()) == [1.0, 4.0, 1.5, 3.5, 4.0]
 
 
