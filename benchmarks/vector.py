@@ -116,6 +116,24 @@ def ours(task: str, environments: int) -> Iterator[Callable[[float], float]]:
 
 
 @contextlib.contextmanager
+def ours_in_halves(task: str, environments: int) -> Iterator[Callable[[float], float]]:
+    """Two VectorEnvs, each with a worker per core and half of the environments: one steps while the other is received."""
+    half = environments // 2
+    with VectorEnv(task, count=half) as one, VectorEnv(task, count=half, seed=1) as other:
+        for vector in (one, other):
+            vector.reset()
+            vector.send(np.zeros((half, *vector.action_space.shape)))
+
+        def step(actions: np.ndarray) -> None:
+            for vector, share in zip((one, other), np.split(actions, 2), strict=True):
+                vector.receive()
+                vector.send(share)
+
+        yield meter(step, (environments, *one.action_space.shape), environments)
+        one.receive(), other.receive()
+
+
+@contextlib.contextmanager
 def gymnasiums(task: str, environments: int) -> Iterator[Callable[[float], float]]:
     """Gymnasium's AsyncVectorEnv: a process per environment, observations in shared memory, not copied."""
     makers = [functools.partial(make, task)] * environments
@@ -144,6 +162,7 @@ def compare(task: str, each: int, seconds: float, turns: int, patience: float) -
         f"{CORES} separate processes": separate_processes(task),
         f"VectorEnv, {CORES} environments": ours(task, CORES),
         f"VectorEnv, {each * CORES} environments": ours(task, each * CORES),
+        f"VectorEnv, {each * CORES} environments in two halves": ours_in_halves(task, each * CORES),
         f"AsyncVectorEnv, {CORES} environments": gymnasiums(task, CORES),
         f"AsyncVectorEnv, {each * CORES} environments": gymnasiums(task, each * CORES),
     }
