@@ -36,7 +36,6 @@ from rich.table import Table
 from plan2explore.agent import convolutions as conv
 from plan2explore.agent.networks import MLP, GRUCell, ImageDecoder, ImageEncoder, Linear
 
-KEY = jax.random.key(0)
 TINY_STEP = 1e-6
 
 
@@ -87,6 +86,11 @@ Cases = Iterator[tuple[str, Build]]
 
 
 # --- Measuring ---
+
+
+def root() -> jax.Array:
+    """The key of all chance. A function, since making it takes hold of the device."""
+    return jax.random.key(0)
 
 
 def trained(loss: Callable[..., Any], *arguments: Any) -> tuple[Callable[[Any], Any], Any]:
@@ -170,7 +174,7 @@ def encoder_layers(sizes: Sizes) -> Cases:
                 side, inputs, outputs = shape
                 weight = normal(4, 4, inputs, outputs) / (4 * inputs)
                 if inputs == 3:  # pictures have no gradient
-                    pictures = jax.random.randint(KEY, (sizes.images, side, side, 3), 0, 255, jnp.uint8)
+                    pictures = jax.random.randint(root(), (sizes.images, side, side, 3), 0, 255, jnp.uint8)
                     return trained(
                         lambda w, x: mean(conv.shrink(centered(x, sizes), w, form)), weight, pictures
                     )
@@ -198,7 +202,7 @@ def encoder_whole(sizes: Sizes) -> Cases:
     for name, chosen in forms.items():
 
         def build(chosen: tuple = chosen) -> Any:
-            pictures = jax.random.randint(KEY, (sizes.images, 64, 64, 3), 0, 255, jnp.uint8)
+            pictures = jax.random.randint(root(), (sizes.images, 64, 64, 3), 0, 255, jnp.uint8)
 
             def loss(encoder: ImageEncoder, pictures: jax.Array) -> jax.Array:
                 x = centered(pictures, sizes)
@@ -206,7 +210,7 @@ def encoder_whole(sizes: Sizes) -> Cases:
                     x = jax.nn.relu(conv.shrink(x, layer.weight, form) + layer.bias.astype(x.dtype))
                 return mean(x)
 
-            return trained(loss, ImageEncoder(64, sizes.depth, KEY), pictures)
+            return trained(loss, ImageEncoder(64, sizes.depth, root()), pictures)
 
         yield name, build
 
@@ -331,8 +335,8 @@ def decoder_whole(sizes: Sizes) -> Cases:
 
         def build(forms: tuple = forms) -> Any:
             features = normal(sizes.images, sizes.deter + sizes.stoch, dtype=sizes.dtype)
-            pictures = jax.random.randint(KEY, (sizes.images, 64, 64, 3), 0, 255, jnp.uint8)
-            decoder = ImageDecoder(sizes.deter + sizes.stoch, 64, sizes.depth, KEY)
+            pictures = jax.random.randint(root(), (sizes.images, 64, 64, 3), 0, 255, jnp.uint8)
+            decoder = ImageDecoder(sizes.deter + sizes.stoch, 64, sizes.depth, root())
             return trained(lambda d, f, p: decode(d, f, p, sizes, forms), decoder, features, pictures)
 
         yield " + ".join(forms), build
@@ -352,7 +356,7 @@ class Dynamics(eqx.Module):
     posterior_out: Linear
 
     def __init__(self, sizes: Sizes):
-        keys = jax.random.split(KEY, 6)
+        keys = jax.random.split(root(), 6)
         self.enter = Linear(sizes.stoch + sizes.action, sizes.hidden, keys[0])
         self.cell = GRUCell(sizes.hidden, sizes.deter, keys[1])
         self.prior_hidden = Linear(sizes.deter, sizes.hidden, keys[2])
@@ -531,7 +535,7 @@ def imagination(sizes: Sizes) -> Cases:
             rows = sizes.behaviors, sizes.images
             features = sizes.deter + sizes.stoch
             make = partial(MLP, features, 2 * sizes.action, sizes.hidden, 4)
-            actors = eqx.filter_vmap(lambda key: make(key=key))(jax.random.split(KEY, sizes.behaviors))
+            actors = eqx.filter_vmap(lambda key: make(key=key))(jax.random.split(root(), sizes.behaviors))
             start = (
                 normal(*rows, sizes.deter, dtype=sizes.dtype),
                 normal(*rows, sizes.stoch, dtype=sizes.dtype),
@@ -588,7 +592,7 @@ def imagination(sizes: Sizes) -> Cases:
 def members_of(sizes: Sizes) -> MLP:
     inputs = sizes.deter + sizes.action
     make = partial(MLP, inputs, sizes.embedding, sizes.width, 2, "relu")
-    return eqx.filter_vmap(lambda key: make(key=key))(jax.random.split(KEY, sizes.members))
+    return eqx.filter_vmap(lambda key: make(key=key))(jax.random.split(root(), sizes.members))
 
 
 def predict_stacked(members: MLP, x: jax.Array) -> jax.Array:
@@ -722,7 +726,9 @@ def heads(sizes: Sizes) -> Cases:
 
             def build(depth: int = depth, outputs: int = outputs, way: str = way) -> Any:
                 make = partial(MLP, features, outputs, sizes.hidden, depth)
-                networks = eqx.filter_vmap(lambda key: make(key=key))(jax.random.split(KEY, sizes.behaviors))
+                networks = eqx.filter_vmap(lambda key: make(key=key))(
+                    jax.random.split(root(), sizes.behaviors)
+                )
                 x = normal(sizes.behaviors, states, features, dtype=sizes.dtype)
 
                 def loss(networks: MLP) -> jax.Array:
@@ -741,14 +747,14 @@ def optimiser(sizes: Sizes) -> Cases:
     def parameters() -> Any:
         features = sizes.deter + sizes.stoch
         return {
-            "encoder": ImageEncoder(64, sizes.depth, KEY),
-            "decoder": ImageDecoder(features, 64, sizes.depth, KEY),
+            "encoder": ImageEncoder(64, sizes.depth, root()),
+            "decoder": ImageDecoder(features, 64, sizes.depth, root()),
             "dynamics": Dynamics(sizes),
             "members": members_of(sizes),
             "actors": [
-                MLP(features, 2 * sizes.action, sizes.hidden, 4, key=KEY) for _ in range(sizes.behaviors)
+                MLP(features, 2 * sizes.action, sizes.hidden, 4, key=root()) for _ in range(sizes.behaviors)
             ],
-            "critics": [MLP(features, 1, sizes.hidden, 3, key=KEY) for _ in range(sizes.behaviors)],
+            "critics": [MLP(features, 1, sizes.hidden, 3, key=root()) for _ in range(sizes.behaviors)],
         }
 
     adam = optax.chain(optax.clip_by_global_norm(100.0), optax.adam(6e-4, eps=1e-4))
