@@ -35,7 +35,8 @@ def glorot(key: Key[Array, ""], *shape: int) -> Float[Array, "..."]:
     """Glorot's uniform start; all axes but the last two are a convolution's window."""
     window = math.prod(shape[:-2])
     limit = math.sqrt(6 / (window * (shape[-2] + shape[-1])))
-    return jax.random.uniform(key, shape, minval=-limit, maxval=limit)
+    # Drawn flat: a draw with several axes takes several times longer to compile.
+    return jax.random.uniform(key, (math.prod(shape),), minval=-limit, maxval=limit).reshape(shape)
 
 
 def narrower(x: Array, weight: Array) -> jnp.dtype:

@@ -167,8 +167,8 @@ def fresh_compilation_cache() -> Iterator[None]:
             compilation_cache.reset_cache()
 
 
-class Whole:
-    """The update as training runs it: `Learner.update_block` with sampling inside the loop."""
+class Trial:
+    """A learner with something to learn from, which updates as training does: sampling inside the loop."""
 
     def __init__(self, options: UpdateBench, config: AgentConfig, spaces: Spaces) -> None:
         self.learner, self.count = Learner(config, spaces), options.count
@@ -189,68 +189,60 @@ class Whole:
         return best_ms(self.run, 1) / 1000
 
 
-def time_whole(options: UpdateBench, config: AgentConfig, spaces: Spaces) -> tuple[Whole, dict[str, Any]]:
+def time_whole(options: UpdateBench, config: AgentConfig, spaces: Spaces) -> tuple[Trial, dict[str, Any]]:
     """The whole update: its time, and its compilation from nothing and with a cache."""
     with fresh_compilation_cache():
-        whole = Whole(options, config, spaces)
+        whole = Trial(options, config, spaces)
         first = whole.first_s()
         block_ms = best_ms(whole.run, options.repeats)
         cached = None
         if not options.only_whole:
             jax.clear_caches()
-            again = Whole(options, config, spaces)
+            again = Trial(options, config, spaces)
             cached = again.first_s() - block_ms / 1000
     whole_ms = block_ms / options.count
     told = {"whole_ms": whole_ms, "updates_per_s": 1000 / whole_ms, "compile_s": first - block_ms / 1000}
     return whole, told | {"compile_cached_s": cached}
 
 
-Rung = tuple[Callable[[LearnerState, dict[str, Array]], Any], LearnerState, dict[str, Array]]
-
-
 def make_rung(
-    options: UpdateBench, config: AgentConfig, spaces: Spaces, trained: tuple[str, ...] | None
-) -> Rung:
-    """A loop of updates that train all parts, or some, or (no names) only draw a batch; and its arguments.
+    trial: Trial, trained: tuple[str, ...] | None
+) -> Callable[[LearnerState, dict[str, Array]], Any]:
+    """A loop of updates that train all parts, or only some, or (no names) only draw a batch.
 
     The loop carries the named parts alone; the compiler drops whatever they do not need.
     """
-    learner, sample = Learner(config, spaces), make_sampler(config.batch, config.length)
-    start = learner.init(jax.random.key(KEY))
-    names = tuple(start.parts) if trained is None else trained
+    names = tuple(trial.state.parts) if trained is None else trained
 
     def loop(start: LearnerState, memory: dict[str, Array]) -> Any:
         def step(carry: tuple, key: PRNGKeyArray) -> tuple[tuple, None]:
             parts, checksum = carry
-            batch = sample(key, memory)
+            batch = trial.sample(key, memory)
             if not names:
-                return (
-                    parts,
-                    checksum + sum(each.astype(jnp.float32).sum() for each in batch.values()),
-                ), None
+                seen = sum(each.astype(jnp.float32).sum() for each in batch.values())
+                return (parts, checksum + seen), None
             state = start._replace(parts=start.parts | parts, key=key)
-            after = learner.update(state, batch)[0]
+            after = trial.learner.update(state, batch)[0]
             return ({name: after.parts[name] for name in names}, checksum), None
 
         carry = {name: start.parts[name] for name in names}, jnp.zeros(())
-        return lax.scan(step, carry, jax.random.split(start.key, options.count))[0]
+        return lax.scan(step, carry, jax.random.split(start.key, trial.count))[0]
 
-    return loop, start, make_memory(spaces, jax.random.key(KEY))
+    return loop
 
 
-def time_rung(rung: Rung, options: UpdateBench) -> float:
+def time_rung(trial: Trial, trained: tuple[str, ...] | None, repeats: int) -> float:
     """Milliseconds of one update of a rung."""
-    function, *arguments = rung
-    loop = jax.jit(function)
-    jax.block_until_ready(loop(*arguments))
-    return best_ms(lambda: loop(*arguments), options.repeats) / options.count
+    loop = jax.jit(make_rung(trial, trained))
+    jax.block_until_ready(loop(trial.state, trial.memory))
+    return best_ms(lambda: loop(trial.state, trial.memory), repeats) / trial.count
 
 
 def time_parts(
     options: UpdateBench, config: AgentConfig, spaces: Spaces, whole_ms: float, say: Callable[[str], None]
 ) -> dict[str, float]:
     """What each part adds to an update of those before it."""
-    alone = replace(spaces, tasks=0)
+    trial = Trial(options, config, replace(spaces, tasks=0))
     rungs: dict[str, tuple[str, ...] | None] = {
         "sampling": (),
         "world model": ("model",),
@@ -259,7 +251,7 @@ def time_parts(
     }
     times = {}
     for name, trained in rungs.items():
-        times[name] = time_rung(make_rung(options, config, alone, trained), options)
+        times[name] = time_rung(trial, trained, options.repeats)
         say(f"update up to {name}: {times[name]:.2f} ms")
     times["task behaviour and reward head"] = whole_ms
     return dict(zip(times, np.diff([0.0, *times.values()]).tolist(), strict=True))
