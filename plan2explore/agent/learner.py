@@ -161,6 +161,7 @@ class NotFiniteError(FloatingPointError):
 
 def check_finite(metrics: Mapping[str, Any]) -> None:
     """Raises a `NotFiniteError` that names the first part and update that went wrong."""
+    metrics = jax.device_get(dict(metrics))
     flags = {name: np.atleast_1d(flag) for name, flag in metrics.items() if name.endswith("/finite")}
     faults = {name: int(np.argmin(flag)) for name, flag in flags.items() if not np.all(flag)}
     if not faults:

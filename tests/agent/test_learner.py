@@ -89,12 +89,15 @@ def test_everything_that_should_learn_moves(objective, learner_of, state_of, bat
                 assert np.any(pair[0] != pair[1]) or not pair[0].size, f"array {index} of {name} did not move"
 
 
-def test_a_frozen_model_stays_while_tasks_learn(nano, spaces, state_of, batch_of):
+def test_an_explored_model_serves_other_tasks_and_may_be_frozen(nano, spaces, learner_of, state_of, batch_of):
+    """Adaptation: the model of an explorer, put into another agent with another number of tasks."""
+    explored = state_of(learner_of(), seed=5).parts["model"]
     novelty = replace(nano.novelty, objective="dreamer")
-    learner = Learner(replace(nano, novelty=novelty, learn_model=False), spaces)
-    before = state_of(learner)
-    after, metrics = learner.update(copy(before), batch_of())
-    np.testing.assert_array_equal(before.parts["model"].rows, after.parts["model"].rows)
+    learner = Learner(replace(nano, novelty=novelty, learn_model=False), replace(spaces, tasks=1))
+    state = state_of(learner)
+    before = state._replace(parts=state.parts | {"model": explored})
+    after, metrics = learner.update(copy(before), batch_of() | {"reward": batch_of()["reward"][..., :1]})
+    np.testing.assert_array_equal(explored.rows, after.parts["model"].rows)
     for part in ("reward", "actor", "critic"):
         assert np.all(np.any(before.parts[part].rows != after.parts[part].rows, -1))
     assert "model/gradient" not in metrics
