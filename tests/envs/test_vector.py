@@ -340,7 +340,9 @@ def alive(pids):
 def run_script(tmp_path, body):
     """Starts a script with two workers in a process group of its own; the process and its workers' ids."""
     script = tmp_path / "script.py"
-    head = f"from {__name__} import FakeWorld, TRICK\nfrom plan2explore.envs.vector import VectorEnv\n"
+    # A test run in a shell's background inherits an ignored Ctrl-C; the script stands for one in the foreground.
+    head = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    head += f"from {__name__} import FakeWorld, TRICK\nfrom plan2explore.envs.vector import VectorEnv\n"
     script.write_text(head + textwrap.dedent(body))
     parent = subprocess.Popen(
         [sys.executable, script],
