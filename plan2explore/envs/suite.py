@@ -22,8 +22,9 @@ else:
 
 from dm_control.suite import cheetah
 
-from . import tolerance
+from . import indexing, tolerance
 
+indexing.install()
 tolerance.install()
 
 ALIASES = {"cup": "ball_in_cup"}  # the paper's name -> the suite's
