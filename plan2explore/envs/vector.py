@@ -19,7 +19,7 @@ import socket
 import subprocess
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -33,6 +33,7 @@ from .worker import (
     STEP,
     HungUp,
     Job,
+    Make,
     Spec,
     anonymous_file,
     common_spec,
@@ -163,13 +164,14 @@ class VectorEnv:
     """`count` environments in `workers` processes, stepped together.
 
     `name_or_make` is a name for `plan2explore.make`, or any function that returns such an environment
-    (functions of the running script, lambdas and closures too); `make_options` are passed on to it.
+    (functions of the running script, lambdas and closures too), or a list with one of these for each
+    environment; `make_options` are passed on to it.
 
     - The step after an episode's end ignores the action and returns the first observation of the next
       episode, marked `first` (Gymnasium's next-step mode): a batch always has a row per environment, and no
       observation is left out.
-    - Environment i's k-th episode is reset with `episode_seed(seed, i, k)`: the same seed and actions give
-      the same episodes, bit by bit, whatever the number of workers.
+    - Environment i's k-th episode, counted from `first_episode`, is reset with `episode_seed(seed, i, k)`: the
+      same seed and actions give the same episodes, bit by bit, whatever the number of workers.
     - A batch's arrays are read-only views of the shared memory: copy what must outlive the next `send`.
     - `step` is `send` and `receive`; what is done between the two runs while the environments step.
     - A worker that dies is started again with fresh episodes, marked `lost`; the others do not notice. An
@@ -178,16 +180,20 @@ class VectorEnv:
 
     def __init__(
         self,
-        name_or_make: str | Callable[..., Any],
+        name_or_make: Make | Sequence[Make],
         count: int,
         workers: int | None = None,
         seed: int = 0,
+        first_episode: int = 0,
         **make_options: Any,
     ) -> None:
         if workers is None:
             workers = min(count, len(os.sched_getaffinity(0)))
         if not 1 <= workers <= count:
             raise ValueError(f"{workers} workers for {count} environments: each needs at least one.")
+        makes = [name_or_make] * count if isinstance(name_or_make, str) or callable(name_or_make) else list(name_or_make)
+        if len(makes) != count:
+            raise ValueError(f"A list of {len(makes)} environments to make was given for {count} environments.")
         self.count = count
         self._in_flight = False
         self._started = False
@@ -198,10 +204,11 @@ class VectorEnv:
         self._close = weakref.finalize(self, end_all, self._workers, memory)  # also at the interpreter's exit
         with self._closed_on_error():
             for number, (start, stop) in enumerate(itertools.pairwise(bounds)):
-                job = Job(name_or_make, make_options, range(start, stop), count, seed)
+                job = Job(makes[start:stop], make_options, range(start, stop), count, seed)
                 self._workers.append(Worker(number, job, memory))
             self.spec = common_spec([self._greet(worker) for worker in self._workers])
             self._arrays = map_arrays(memory, self.spec, count)
+            self._arrays["episodes"][:] = first_episode
         self._batch = Batch(**{field.name: read_only(self._arrays[field.name]) for field in fields(Batch)})
 
     @property

@@ -24,6 +24,7 @@ from typing import Any, Self
 import cloudpickle
 import numpy as np
 
+Make = str | Callable[..., Any]
 STEP, RESET = b"s", b"r"  # the parent's commands
 DONE, FAILED = b"d", b"f"  # a worker's answers
 GRACE = 2.0  # seconds that a worker has to close its environments before it is killed
@@ -142,7 +143,8 @@ def receive_content(channel: socket.socket) -> Any:
 class Job:
     """What a worker is told at its start."""
 
-    name_or_make: str | Callable[..., Any]
+    makes: list[Make]
+    """How to make each of the environments `indices`."""
     options: dict[str, Any]
     indices: range
     count: int
@@ -161,16 +163,13 @@ class Share:
 
     def build(self) -> Spec:
         """Makes the environments; their common Spec."""
-        make = self.job.name_or_make
-        options = self.job.options
-        if isinstance(make, str):
-            from . import make as make_by_name
+        from . import make as make_by_name
 
-            make, options = make_by_name, {"name": make, **options}
         specs = []
-        for index in self.job.indices:
+        for index, make in zip(self.job.indices, self.job.makes, strict=True):
             self.current = index
-            self.envs[index] = make(**options)
+            options = self.job.options
+            self.envs[index] = make_by_name(make, **options) if isinstance(make, str) else make(**options)
             specs.append(Spec.of(self.envs[index]))
         return common_spec(specs)
 

@@ -153,7 +153,7 @@ def test_batches_have_the_documented_types_and_cannot_be_written():
 
 def test_pictures_are_drawn_straight_into_the_shared_memory():
     memory = anonymous_file()
-    share = Share(Job(FakeWorld, {}, range(1, 3), 3, seed=0))
+    share = Share(Job([FakeWorld] * 2, {}, range(1, 3), 3, seed=0))
     share.attach(memory, share.build())
     parents = map_arrays(memory, Spec.of(FakeWorld()), 3)
     for command in (RESET, STEP):
@@ -174,6 +174,26 @@ def test_the_picture_of_a_wrapper_arrives_too():
 
     with VectorEnv(negative, count=1) as vector, VectorEnv(FakeWorld, count=1) as plain:
         np.testing.assert_array_equal(vector.reset().image, 255 - plain.reset().image)
+
+
+def test_episodes_can_be_counted_from_any_number():
+    with VectorEnv(FakeWorld, count=2, seed=5) as vector, VectorEnv(FakeWorld, count=2, seed=5, first_episode=2) as later:
+        vector.reset()
+        vector.reset()
+        np.testing.assert_array_equal(vector.reset().proprio, later.reset().proprio)
+
+
+def test_environments_may_have_different_tasks():
+    names = ["walker_walk", "walker_stand"]
+    with VectorEnv(names, count=2, workers=2, size=8) as vector:
+        vector.reset()
+        rewards = np.array(vector.step(np.zeros((2, 6))).reward)
+    for index, name in enumerate(names):
+        env = make(name, size=8)
+        env.reset(seed=episode_seed(0, index, 0))
+        assert rewards[index] == env.step(np.zeros(6, np.float32))[1]
+    with pytest.raises(ValueError, match="list of 2 environments to make was given for 3"):
+        VectorEnv(names, count=3)
 
 
 def test_seeds_differ_between_environments_episodes_and_runs():
@@ -206,7 +226,7 @@ def test_workers_have_one_thread_and_no_jax():
 
 def test_workers_leave_ctrl_c_to_the_parent_from_their_first_moment():
     memory = anonymous_file()
-    worker = Worker(0, Job(FakeWorld, {}, range(2), 2, seed=0), memory)
+    worker = Worker(0, Job([FakeWorld] * 2, {}, range(2), 2, seed=0), memory)
     os.kill(worker.process.pid, signal.SIGINT)
     assert worker.hear_spec() == Spec.of(FakeWorld())
     os.kill(worker.process.pid, signal.SIGINT)
