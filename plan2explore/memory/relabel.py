@@ -1,12 +1,13 @@
 """Rewards afterwards: what a task would have paid for the states that an episode went through."""
 
+import functools
 import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import cloudpickle
 import numpy as np
@@ -19,8 +20,8 @@ from ..envs.state import Snapshot
 from ..envs.tasks import RewardError, Task, call_reward
 from .episode import Episode
 
-Labeller = Callable[[Episode, str], np.ndarray]
 WORTH_A_PROCESS = 50_000  # agent steps: with fewer, a process takes longer to start than to work
+KEPT_LABELLERS = 16
 
 
 @overload
@@ -50,38 +51,89 @@ def relabel(
 
 def label(episode: Episode, task: Task, where: str) -> np.ndarray:
     """The rewards of one episode, computed here; `where` names it in errors."""
-    return _labeller(episode.world, task)(episode, where)
+    rewards = np.zeros(len(episode))  # nothing was done yet at the first observation
+    rewards[1:] = label_rows(
+        episode.world, task, episode.state[1:], episode.drawn, before=episode.state[0, 0], where=where
+    )
+    return rewards
 
 
-_last_labeller: tuple[str, Task, Labeller] | None = None
+def label_rows(
+    world: str,
+    task: Task,
+    state: np.ndarray,
+    drawn: np.ndarray,
+    *,
+    before: np.ndarray | None = None,
+    first_step: int = 1,
+    where: str = "running episode",
+) -> np.ndarray:
+    """The rewards, float64 (n,), of n steps of an episode, none of them its first observation.
+
+    Args:
+        world: the name given to `make`.
+        task: what to reward.
+        state: float64 (n, action_repeat, state), as in `Episode`.
+        drawn: float64 (drawn,), the episode's.
+        before: float64 (state,), the last state before these steps; only `gymnasium:` worlds need it.
+        first_step: number of the first of these steps in its episode, for errors.
+        where: what errors call the episode.
+    """
+    return _labeller(world, task)(Rows(state, drawn, before, first_step, where))
+
+
+class Rows(NamedTuple):
+    """Some steps of an episode, as `label_rows` takes them."""
+
+    state: np.ndarray
+    drawn: np.ndarray
+    before: np.ndarray | None
+    first_step: int
+    where: str
+
+    def taken(self) -> tuple[list[int], np.ndarray]:
+        """Row and state of every env step that was taken, in order."""
+        taken = ~np.isnan(self.state).all(-1)
+        return np.nonzero(taken)[0].tolist(), self.state[taken]
+
+    def spot(self, row: int) -> str:
+        """Where an error happened."""
+        return f"step {self.first_step + row}, {self.where}"
+
+
+Labeller = Callable[[Rows], np.ndarray]
+_labellers: list[tuple[str, Task, Labeller]] = []  # a list, since a user's reward need not be hashable
 
 
 def _labeller(world: str, task: Task) -> Labeller:
-    """Building a world takes a tenth of a second: the last one is kept for the next episode."""
-    global _last_labeller
-    if _last_labeller is None or _last_labeller[:2] != (world, task):
-        kind = _gymnasium_labeller if world.startswith(GYMNASIUM) else _suite_labeller
-        _last_labeller = (world, task, kind(world, task))
-    return _last_labeller[2]
+    """Building a world takes a tenth of a second: the last few are kept."""
+    for known_world, known_task, labeller in _labellers:
+        if known_world == world and known_task == task:
+            return labeller
+    kind = _gymnasium_labeller if world.startswith(GYMNASIUM) else _suite_labeller
+    labeller = kind(world, task)
+    _labellers.append((world, task, labeller))
+    del _labellers[:-KEPT_LABELLERS]
+    return labeller
 
 
 def _suite_labeller(world_name: str, task: Task) -> Labeller:
     world, reward = _world_of_task(world_name, task)
-    physics = world.physics
+    world.reset()  # the task's own constants, such as the size of its target
+    physics, drawn_size = world.physics, world.drawn().size
     snapshot = Snapshot(physics.model.ptr, physics.data.ptr)
 
-    def labels(episode: Episode, where: str) -> np.ndarray:
-        if episode.state.shape[-1] != snapshot.size or episode.drawn.size != world.drawn().size:
+    def labels(rows: Rows) -> np.ndarray:
+        if rows.state.shape[-1] != snapshot.size or rows.drawn.size != drawn_size:
             raise ValueError(
-                f"The states of {where} ({episode.world}) do not fit {task.name!r}: {episode.state.shape[-1]} numbers "
+                f"The states of {rows.where} ({world_name}) do not fit {task.name!r}: {rows.state.shape[-1]} numbers "
                 f"each, where its world has {snapshot.size}; the two have different bodies"
             )
-        world.reset()  # the task's own constants, such as the size of its target
-        world.restore_drawn(episode.drawn)
-        rewards = np.zeros(len(episode))
-        for step, state in _taken(episode):
+        world.restore_drawn(rows.drawn)
+        rewards = np.zeros(len(rows.state))
+        for row, state in zip(*rows.taken(), strict=True):
             snapshot.write(state)
-            rewards[step] += call_reward(reward, task.name, lambda: f"step {step}, {where}", physics)  # noqa: B023
+            rewards[row] += call_reward(reward, task.name, lambda: rows.spot(row), physics)  # noqa: B023
         return rewards
 
     return labels
@@ -106,26 +158,21 @@ def _gymnasium_labeller(world_name: str, task: Task) -> Labeller:
     space, box = inner.observation_space, inner.action_space
     flat = spaces.flatdim(space)
 
-    def labels(episode: Episode, where: str) -> np.ndarray:
-        if episode.state.shape[-1] != flat + int(np.prod(box.shape or ())):
-            raise ValueError(f"The states of {where} do not fit {world_name}")
-        rewards = np.zeros(len(episode))
-        before = _unflatten(space, episode.state[0, 0, :flat])
-        for step, state in _taken(episode):
+    def labels(rows: Rows) -> np.ndarray:
+        if rows.state.shape[-1] != flat + int(np.prod(box.shape or ())):
+            raise ValueError(f"The states of {rows.where} do not fit {world_name}")
+        if rows.before is None:
+            raise ValueError(f"A reward of {world_name} takes the observation before a step too: give `before`")
+        rewards = np.zeros(len(rows.state))
+        before = _unflatten(space, rows.before[:flat])
+        for row, state in zip(*rows.taken(), strict=True):
             after, action = _unflatten(space, state[:flat]), state[flat:].reshape(box.shape).astype(box.dtype)
-            spot = f"step {step}, {where}"
-            rewards[step] += call_reward(function, task.name, lambda: spot, before, action, after)  # noqa: B023
+            spot = functools.partial(rows.spot, row)
+            rewards[row] += call_reward(function, task.name, spot, before, action, after)
             before = after
         return rewards
 
     return labels
-
-
-def _taken(episode: Episode) -> Iterator[tuple[int, np.ndarray]]:
-    """(step, state) of every env step that was taken, in order."""
-    taken = ~np.isnan(episode.state).all(-1)
-    taken[0] = False  # the first observation: nothing was done yet
-    return zip(np.nonzero(taken)[0].tolist(), episode.state[taken], strict=True)
 
 
 def _unflatten(space: spaces.Space[Any], flat: np.ndarray) -> Any:

@@ -11,6 +11,7 @@ import pytest
 from plan2explore import RewardError, Task, list_tasks, make, record, relabel
 from plan2explore.envs import suite
 from plan2explore.envs.names import split_name
+from plan2explore.memory.relabel import KEPT_LABELLERS, _labellers, label_rows
 
 PAPER = [*list_tasks("paper"), *list_tasks("extra")]
 _episodes = {}
@@ -73,6 +74,50 @@ def test_another_task_gives_what_its_own_environment_gives_in_the_same_states(wo
             expected[step] += target.task.get_reward(target.physics)
     got = relabel(episode, Task.named(task))
     np.testing.assert_allclose(got[1::25], expected[1::25], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["reacher_hard", "cheetah_run"])
+def test_an_episode_in_pieces_gives_the_same(name):
+    episode, task = episode_of(name), Task.named(name)
+    pieces = [slice(1, 2), slice(2, 40), slice(40, 40), slice(40, 501)]
+    got = [label_rows(name, task, episode.state[piece], episode.drawn) for piece in pieces]
+    np.testing.assert_array_equal(np.concatenate(got), relabel(episode, task)[1:])
+
+
+def test_pieces_of_episodes_with_other_targets_and_tasks_can_alternate():
+    """A worker labels several running episodes in turn: nothing of one may reach another."""
+    episodes = [episode_of("reacher_easy", seed) for seed in (0, 5)]
+    tasks = [Task.named("reacher_easy"), Task.named("reacher_hard")]
+    expected = {(i, t): relabel(episode, task) for i, episode in enumerate(episodes) for t, task in enumerate(tasks)}
+    for step in range(1, 500, 50):
+        for (i, t), rewards in expected.items():
+            rows = episodes[i].state[step : step + 50]
+            got = label_rows("reacher_easy", tasks[t], rows, episodes[i].drawn, first_step=step)
+            np.testing.assert_array_equal(got, rewards[step : step + 50])
+
+
+def test_pieces_of_a_gymnasium_world_need_the_state_before():
+    episode = episode_of("gymnasium:Pendulum-v1")
+    task = Task("turn", reward=lambda before, action, after: float(after[0] - before[0] + action[0]))
+    expected = relabel(episode, task)
+    got = label_rows(episode.world, task, episode.state[7:], episode.drawn, before=episode.state[6, -1])
+    np.testing.assert_array_equal(got, expected[7:])
+    with pytest.raises(ValueError, match="observation before a step too: give `before`"):
+        label_rows(episode.world, task, episode.state[7:], episode.drawn)
+
+
+def test_an_error_in_a_piece_names_its_step():
+    episode = episode_of("cheetah_run")
+    with pytest.raises(RewardError, match=r"'nan' returned nan.*step 7, running episode"):
+        rows = episode.state[7:9]
+        label_rows("cheetah", Task("nan", reward=lambda physics: np.nan), rows, episode.drawn, first_step=7)
+
+
+def test_few_worlds_are_kept():
+    episode = episode_of("cheetah_run")
+    for number in range(KEPT_LABELLERS + 2):
+        label_rows("cheetah", Task(f"task {number}", reward=lambda physics: 0.0), episode.state[1:2], episode.drawn)
+    assert len(_labellers) == KEPT_LABELLERS
 
 
 def test_targets_matter():
