@@ -1,5 +1,7 @@
 """A compact snapshot of all that a reward can depend on, taken from a MuJoCo simulation and put back exactly."""
 
+from collections.abc import Iterator
+
 import mujoco
 import numpy as np
 
@@ -12,7 +14,7 @@ STORED = ("sensordata", "qacc", "actuator_force")
 
 
 class Snapshot:
-    """Reads and writes the snapshot vector of one simulation."""
+    """Reads and replays the snapshot vector of one simulation."""
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
         self.model = model
@@ -41,11 +43,14 @@ class Snapshot:
         for array, place in self._stored:
             out[place] = array
 
-    def write(self, state: np.ndarray) -> None:
-        """Puts a stored state back, with all that follows from it (poses, contacts, tendons, sensors)."""
-        self._state[:] = state[: self._integrated]
-        mujoco.mj_setState(self.model, self.data, self._state, SPEC)
-        # What dm_control has computed when a task is asked for its reward: position and velocity stages.
-        mujoco.mj_step1(self.model, self.data)
-        for array, place in self._stored:
-            array[:] = state[place]
+    def replay(self, states: np.ndarray) -> Iterator[None]:
+        """Puts stored states, (n, size), back one after the other, with all that follows from each."""
+        integrated = np.ascontiguousarray(states[:, : self._integrated])
+        stored = [(array, states[:, place]) for array, place in self._stored]
+        for index, state in enumerate(integrated):
+            mujoco.mj_setState(self.model, self.data, state, SPEC)
+            # What dm_control has computed when a task is asked for its reward: position and velocity stages.
+            mujoco.mj_step1(self.model, self.data)
+            for array, values in stored:
+                array[:] = values[index]
+            yield

@@ -82,7 +82,7 @@ class CheetahTask(cheetah.Cheetah):
             speed = physics.speed()
         else:  # the torso's pitch rate: the paper's "Z axis" is the axis out of the picture
             speed = physics.named.data.qvel["rooty"].item()
-        return float(np.clip(speed / self._scale, 0.0, 1.0))
+        return min(max(float(speed) / self._scale, 0.0), 1.0)  # in this order, NaN stays NaN
 
 
 CHEETAH_TASKS = {

@@ -85,8 +85,8 @@ def call_reward(function: Callable[..., Any], name: str, where: Callable[[], str
         value = function(*arguments)
     except Exception as error:
         raise RewardError(f"Reward {name!r} raised {type(error).__name__}: {error} ({where()})") from error
-    if type(value) is float and math.isfinite(value):  # the common case, without further looks
-        return value
+    if isinstance(value, float) and math.isfinite(value):  # the common case; NumPy's float64 is a float too
+        return float(value)
     array = np.asarray(value)
     if array.size != 1 or array.dtype.kind not in "biuf":
         raise RewardError(f"Reward {name!r} returned {value!r}, not a number ({where()})")

@@ -15,12 +15,16 @@ FEW = 8  # numbers in an array for which a loop is quicker than NumPy
 _original = rewards.tolerance
 
 
-@functools.cache
-def _scale(sigmoid: str, value_at_margin: float) -> float:
-    """How far `x` is stretched so that the shape has `value_at_margin` at 1."""
-    if sigmoid == "gaussian":
+@functools.lru_cache(1000)
+def _scale(bounds: tuple[float, float], margin: float, sigmoid: str, value_at_margin: float) -> float | None:
+    """How far `x` is stretched so that the shape has `value_at_margin` at 1; None for what is left to dm_control."""
+    if not (0 <= value_at_margin < 1 and bounds[0] <= bounds[1] and margin >= 0):
+        return None
+    if sigmoid == "gaussian" and value_at_margin > 0:
         return math.sqrt(-2 * math.log(value_at_margin))
-    return 1 - value_at_margin if sigmoid == "linear" else math.sqrt(1 - value_at_margin)
+    if sigmoid == "linear":
+        return 1 - value_at_margin
+    return math.sqrt(1 - value_at_margin) if sigmoid == "quadratic" else None
 
 
 def tolerance(
@@ -31,11 +35,11 @@ def tolerance(
     value_at_margin: float = 0.1,
 ) -> Any:
     """1 inside the bounds, falling to `value_at_margin` at a distance of `margin`: as dm_control defines it."""
-    known = 0 <= value_at_margin < 1 and (
-        sigmoid in ("linear", "quadratic") or (sigmoid == "gaussian" and value_at_margin > 0)
-    )
-    if known and bounds[0] <= bounds[1] and margin >= 0:
-        scale = _scale(sigmoid, value_at_margin)
+    try:
+        scale = _scale(bounds, margin, sigmoid, value_at_margin)
+    except (TypeError, ValueError):  # bounds in a list or an array
+        scale = None
+    if scale is not None:
         if isinstance(x, float):  # np.float64 is one
             return _shape(x, bounds, margin, sigmoid, scale)
         if isinstance(x, np.ndarray) and x.dtype == np.float64 and 0 < x.size <= FEW:

@@ -1,5 +1,8 @@
 """Rewards afterwards: what a task would have paid for the states that an episode went through."""
 
+import collections
+import contextlib
+import dataclasses
 import functools
 import os
 import pickle
@@ -20,7 +23,8 @@ from ..envs.state import Snapshot
 from ..envs.tasks import RewardError, Task, call_reward
 from .episode import Episode
 
-WORTH_A_PROCESS = 50_000  # agent steps: with fewer, a process takes longer to start than to work
+WORTH_A_PROCESS = 50_000  # agent steps: with fewer, another process takes longer to start than to work
+MOST_AT_ONCE = 64  # episodes sent to a process: their states are in memory twice meanwhile
 KEPT_LABELLERS = 16
 
 
@@ -33,20 +37,64 @@ def relabel(
 ) -> np.ndarray | list[np.ndarray]:
     """The rewards, float64 (steps,), that `task` would have given in an episode, or in each of several.
 
-    Several episodes are shared out over processes, by default one for each usable core. Episodes are never changed.
+    Several episodes are shared out over processes, this one among them, by default one for each usable core. Episodes
+    are never changed.
     """
     if isinstance(episodes, Episode):
         return label(episodes, task, "episode 0")
     episodes = list(episodes)
     if workers is None:
-        workers = min(len(os.sched_getaffinity(0)), sum(map(len, episodes)) // WORTH_A_PROCESS)
-    if workers <= 1:
-        return [label(episode, task, f"episode {index}") for index, episode in enumerate(episodes)]
-    shares = [list(range(start, len(episodes), workers)) for start in range(min(workers, len(episodes)))]
-    with ThreadPoolExecutor(len(shares)) as pool:  # the threads only wait for their process
-        answers = list(pool.map(lambda share: _in_process(episodes, share, task), shares))
-    labels = {index: rewards for answer in answers for index, rewards in answer.items()}
-    return [labels[index] for index in range(len(episodes))]
+        workers = min(len(os.sched_getaffinity(0)), 1 + sum(map(len, episodes)) // WORTH_A_PROCESS)
+    work = Work(dict(enumerate(episodes)), task)
+    with ThreadPoolExecutor(max(1, workers)) as pool:  # its threads only wait for their processes
+        crew = [pool.submit(_in_process, work, work.take_part(workers), workers) for _ in range(workers - 1)]
+        try:
+            while share := work.take(1):
+                work.label_here(share)
+        finally:
+            work.stop()  # after Ctrl-C
+        for each in crew:
+            each.result()
+    if work.errors:
+        raise work.errors[min(work.errors)]
+    return [work.rewards[index] for index in range(len(episodes))]
+
+
+class Work:
+    """Episodes to label, of which each process takes some when it has time; nobody waits for one that starts late."""
+
+    def __init__(self, episodes: dict[int, Episode], task: Task) -> None:
+        self.episodes = episodes
+        self.task = task
+        self.rewards: dict[int, np.ndarray] = {}
+        self.errors: dict[int, Exception] = {}
+        self._left = collections.deque(episodes)
+
+    def take(self, count: int) -> list[int]:
+        """The next few episodes; none when all are taken, or one has failed."""
+        share: list[int] = []
+        while len(share) < count and not self.errors:
+            try:
+                share.append(self._left.popleft())  # threads can do this without a lock
+            except IndexError:
+                break
+        return share
+
+    def take_part(self, workers: int) -> list[int]:
+        """A share for another process: large at first, for few messages, small later, so that all end together."""
+        return self.take(min(MOST_AT_ONCE, 1 + len(self._left) // (2 * workers)))
+
+    def stop(self) -> None:
+        """Leaves the rest undone."""
+        self._left.clear()
+
+    def label_here(self, share: list[int]) -> None:
+        """Labels episodes in this process."""
+        for index in share:
+            try:
+                self.rewards[index] = label(self.episodes[index], self.task, f"episode {index}")
+            except ValueError as error:
+                self.errors[index] = error
 
 
 def label(episode: Episode, task: Task, where: str) -> np.ndarray:
@@ -120,7 +168,7 @@ def _labeller(world: str, task: Task) -> Labeller:
 def _suite_labeller(world_name: str, task: Task) -> Labeller:
     world, reward = _world_of_task(world_name, task)
     world.reset()  # the task's own constants, such as the size of its target
-    physics, drawn_size = world.physics, world.drawn().size
+    physics, name, drawn_size = world.physics, task.name, world.drawn().size
     snapshot = Snapshot(physics.model.ptr, physics.data.ptr)
 
     def labels(rows: Rows) -> np.ndarray:
@@ -130,11 +178,12 @@ def _suite_labeller(world_name: str, task: Task) -> Labeller:
                 f"each, where its world has {snapshot.size}; the two have different bodies"
             )
         world.restore_drawn(rows.drawn)
-        rewards = np.zeros(len(rows.state))
-        for row, state in zip(*rows.taken(), strict=True):
-            snapshot.write(state)
-            rewards[row] += call_reward(reward, task.name, lambda: rows.spot(row), physics)  # noqa: B023
-        return rewards
+        taken, states = rows.taken()
+        rewards, row = [0.0] * len(rows.state), 0
+        spot = lambda: rows.spot(row)  # noqa: E731 (one function for all rows: it is asked about the present one)
+        for row, _ in zip(taken, snapshot.replay(states), strict=True):
+            rewards[row] += call_reward(reward, name, spot, physics)
+        return np.array(rewards)
 
     return labels
 
@@ -180,43 +229,50 @@ def _unflatten(space: spaces.Space[Any], flat: np.ndarray) -> Any:
     return spaces.unflatten(space, flat.astype(dtype) if isinstance(space, spaces.Box) else flat)
 
 
-def _in_process(episodes: Sequence[Episode], share: list[int], task: Task) -> dict[int, np.ndarray]:
-    """Labels a share of the episodes in a process of its own, without their pictures."""
-    bare = {
-        index: (episodes[index].world, episodes[index].action, episodes[index].state, episodes[index].drawn)
-        for index in share
-    }
+def _in_process(work: Work, share: list[int], workers: int) -> None:
+    """Labels a share of the episodes, and then others, in a process of its own, without their pictures."""
+    if not share:
+        return
     # A plain child instead of multiprocessing: it works from any script, and inherits nothing of JAX's threads.
-    child = subprocess.run(
+    child = subprocess.Popen(
         [sys.executable, "-c", "from plan2explore.memory.relabel import _child; _child()"],
-        input=cloudpickle.dumps((sys.path, cloudpickle.dumps((task, bare)))),
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        check=False,
     )
-    if child.returncode:
-        raise RuntimeError(f"A process that relabelled episodes ended with status {child.returncode}; its output is above")
-    answer = pickle.loads(child.stdout)
-    if isinstance(answer, str):
-        raise RewardError(answer)
-    return answer
+    with child:  # ends it by closing its input
+        assert child.stdin and child.stdout
+        try:
+            pickle.dump((sys.path, cloudpickle.dumps(work.task)), child.stdin)
+            while share:
+                bare = {index: _without_pictures(work.episodes[index]) for index in share}
+                pickle.dump(bare, child.stdin, protocol=pickle.HIGHEST_PROTOCOL)
+                child.stdin.flush()
+                rewards, errors = pickle.load(child.stdout)
+                work.rewards.update(rewards)
+                work.errors.update(errors)
+                share = work.take_part(workers)
+        except (EOFError, BrokenPipeError):
+            work.stop()
+            sentence = f"A process that relabelled episodes ended with status {child.wait()}; its output is above"
+            raise RuntimeError(sentence) from None
+
+
+def _without_pictures(episode: Episode) -> Episode:
+    none = np.zeros((len(episode), 0))
+    return dataclasses.replace(episode, image=none, proprio=none, reward=none)
 
 
 def _child() -> None:
-    """What a process of `_in_process` does: episodes on standard input, rewards or a sentence on standard output."""
+    """What a process of `_in_process` does: episodes on standard input, rewards and errors on standard output."""
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a reward function that prints must not disturb the answer
-    paths, payload = pickle.load(sys.stdin.buffer)
-    sys.path[:] = paths
-    task, bare = pickle.loads(payload)
-    answer: dict[int, np.ndarray] | str
-    try:
-        answer = {}
-        for index, (world, action, state, drawn) in bare.items():
-            none = np.zeros((len(action), 0))
-            episode = Episode(world, none, none, action, none, state, drawn)
-            answer[index] = label(episode, task, f"episode {index}")
-    except ValueError as error:
-        answer = str(error)
-    pickle.dump(answer, output)
-    output.close()
+    sys.path[:], task = pickle.load(sys.stdin.buffer)
+    task = pickle.loads(task)
+    with contextlib.suppress(EOFError, BrokenPipeError):  # the parent has no more work, or has gone
+        while True:
+            share: dict[int, Episode] = pickle.load(sys.stdin.buffer)
+            work = Work(share, task)
+            work.label_here(list(share))
+            pickle.dump((work.rewards, {i: RewardError(str(error)) for i, error in work.errors.items()}), output)
+            output.flush()

@@ -17,6 +17,13 @@ KEYS = [
     ("sensordata", "torso_subtreelinvel"),
     ("xpos", (np.array([1, 2]), "z")),
     ("xpos", (True, 2)),
+    ("xpos", ([True, False] * 4, 2)),
+    ("xpos", (1, [0, 2])),
+    ("xpos", ("torso", [0, 2])),
+    ("xpos", [1, 2]),
+    ("xpos", ([0, 2], [2, 0])),
+    ("qpos", [0, 2]),
+    ("qpos", ["rootz", "rootx"]),
     ("xpos", slice(None)),
 ]
 
@@ -29,6 +36,14 @@ def test_same_element_the_first_time_and_again(field, key):
         expected = named._field[indexing._original(named, key)]
         for _ in range(3):
             np.testing.assert_array_equal(named[key], expected)
+
+
+def test_a_list_that_changes_later_changes_nothing():
+    physics = suite.load("walker", "walk").physics
+    columns = [0, 2]
+    physics.named.data.xpos["torso", columns]
+    columns[0] = 1
+    np.testing.assert_array_equal(physics.named.data.xpos["torso", [0, 2]], physics.named.data.xpos["torso"][[0, 2]])
 
 
 def test_fields_with_other_names_do_not_share():

@@ -1,6 +1,7 @@
 """Rewards afterwards are the rewards that would have been paid."""
 
 import dataclasses
+import os
 import subprocess
 import sys
 import textwrap
@@ -164,6 +165,20 @@ def test_several_episodes_on_several_cores_give_the_same_and_change_nothing():
             np.testing.assert_array_equal(value, old[key])
 
 
+def test_every_process_labels_this_one_among_them():
+    episodes = [episode_of("cheetah_run", seed) for seed in (0, 1, 2, 0, 1, 2)]
+    rewards = relabel(episodes, Task("who", reward=lambda physics: float(os.getpid())), workers=3)
+    processes = {int(reward[1]) // 2 for reward in rewards}
+    assert os.getpid() in processes and len(processes) == 3
+
+
+def test_a_process_that_dies_is_an_error():
+    here = os.getpid()
+    die = Task("die", reward=lambda physics: 0.0 if os.getpid() == here else os._exit(7))
+    with pytest.raises(RuntimeError, match="relabelled episodes ended with status 7"):
+        relabel([episode_of("cheetah_run")] * 4, die, workers=2)
+
+
 def test_wrong_tasks_and_rewards_are_named():
     episode = episode_of("cheetah_run")
     with pytest.raises(ValueError, match="'walker_run' belongs to walker; the episode is from cheetah"):
@@ -207,4 +222,5 @@ def test_a_script_without_a_main_guard_can_use_several_cores(tmp_path):
     )
     result = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
-    assert result.stdout == "done\n"
+    assert result.stdout.endswith("done\n")
+    assert "noise on standard output" in result.stderr  # of the other process
