@@ -6,25 +6,45 @@ same formulas in plain floats take a tenth of the time. Everything else goes to 
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from dm_control.utils import rewards
 
 FEW = 8  # numbers in an array for which a loop is quicker than NumPy
+FLOAT64 = np.dtype(np.float64)
 _original = rewards.tolerance
 
 
-@functools.lru_cache(1000)
-def _scale(bounds: tuple[float, float], margin: float, sigmoid: str, value_at_margin: float) -> float | None:
-    """How far `x` is stretched so that the shape has `value_at_margin` at 1; None for what is left to dm_control."""
-    if not (0 <= value_at_margin < 1 and bounds[0] <= bounds[1] and margin >= 0):
+@functools.lru_cache(1000)  # targets of many sizes
+def _shape(
+    bounds: tuple[float, float], margin: float, sigmoid: str, value_at_margin: float
+) -> Callable[[float], float] | None:
+    """The shape as a function of a single number; None for what is left to dm_control."""
+    if not (bounds[0] <= bounds[1] and margin >= 0 and 0 <= value_at_margin < 1):
         return None
-    if sigmoid == "gaussian" and value_at_margin > 0:
-        return math.sqrt(-2 * math.log(value_at_margin))
+    falls = _falls(sigmoid, value_at_margin)
+    lower, upper = float(bounds[0]), float(bounds[1])
+    if falls is None:
+        return None
+    if margin == 0:
+        return lambda x: 1.0 if lower <= x <= upper else 0.0
+    return lambda x: 1.0 if lower <= x <= upper else falls((lower - x if x < lower else x - upper) / margin)
+
+
+def _falls(sigmoid: str, value: float) -> Callable[[float], float] | None:
+    """How the shape falls with the distance: 1 at distance 0, `value` at distance 1."""
+    if sigmoid == "gaussian" and value > 0:
+        scale = math.sqrt(-2 * math.log(value))
+        return lambda distance: math.exp(-0.5 * (distance * scale) ** 2)
     if sigmoid == "linear":
-        return 1 - value_at_margin
-    return math.sqrt(1 - value_at_margin) if sigmoid == "quadratic" else None
+        scale = 1 - value
+        return lambda distance: 1 - distance * scale if distance * scale < 1 else 0.0
+    if sigmoid == "quadratic":
+        scale = math.sqrt(1 - value)
+        return lambda distance: 1 - (distance * scale) ** 2 if distance * scale < 1 else 0.0
+    return None
 
 
 def tolerance(
@@ -36,30 +56,16 @@ def tolerance(
 ) -> Any:
     """1 inside the bounds, falling to `value_at_margin` at a distance of `margin`: as dm_control defines it."""
     try:
-        scale = _scale(bounds, margin, sigmoid, value_at_margin)
+        shape = _shape(bounds, margin, sigmoid, value_at_margin)
     except (TypeError, ValueError):  # bounds in a list or an array
-        scale = None
-    if scale is not None:
-        if isinstance(x, float):  # np.float64 is one
-            return _shape(x, bounds, margin, sigmoid, scale)
-        if isinstance(x, np.ndarray) and x.dtype == np.float64 and 0 < x.size <= FEW:
-            values = [_shape(number, bounds, margin, sigmoid, scale) for number in x.ravel().tolist()]
-            return np.array(values).reshape(x.shape)
+        shape = None
+    if shape is not None:
+        if isinstance(x, float):  # np.float64 is one; Python's own are quicker
+            return shape(float(x))
+        if type(x) is np.ndarray and x.dtype is FLOAT64 and 0 < x.size <= FEW:
+            values = np.array([shape(number) for number in x.ravel().tolist()])
+            return values if x.ndim == 1 else values.reshape(x.shape)
     return _original(x, bounds, margin, sigmoid, value_at_margin)
-
-
-def _shape(x: float, bounds: tuple[float, float], margin: float, sigmoid: str, scale: float) -> float:
-    lower, upper = bounds
-    if lower <= x <= upper:
-        return 1.0
-    if margin == 0:
-        return 0.0
-    distance = (lower - x if x < lower else x - upper) / margin * scale
-    if sigmoid == "gaussian":
-        return math.exp(-0.5 * distance**2)
-    if not distance < 1:
-        return 0.0
-    return 1 - distance if sigmoid == "linear" else 1 - distance**2
 
 
 def install() -> None:
