@@ -1,15 +1,41 @@
 """Explore a world without any reward, then solve tasks that are named only afterwards."""
 
+import importlib
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["Episode", "RewardError", "Task", "VectorEnv", "list_tasks", "make", "record", "relabel"]
+__all__ = [
+    "Episode",
+    "Policy",
+    "RewardError",
+    "Run",
+    "Scores",
+    "Task",
+    "VectorEnv",
+    "adapt",
+    "explore",
+    "list_tasks",
+    "load",
+    "make",
+    "record",
+    "relabel",
+]
+PHASES = {
+    "Policy": "policy",
+    "Run": "run",
+    "Scores": "evaluate",
+    "adapt": "adapt",
+    "explore": "explore",
+    "load": "load",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Loads the simulator only when it is asked for: `import plan2explore` and `--help` stay quick."""
     if name not in __all__:
         raise AttributeError(f"module 'plan2explore' has no attribute {name!r}")
+    if name in PHASES:
+        return getattr(importlib.import_module(f".phases.{PHASES[name]}", __name__), name)
     from . import envs
 
     if name in envs.__all__:

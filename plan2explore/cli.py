@@ -1,13 +1,16 @@
 """The command line: one verb per command, nothing else."""
 
+import json
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from . import __version__
+from .config import PRESETS, AdaptConfig, AgentConfig, ExploreConfig, Schedule, WorldConfig
 
 
 def look(
@@ -95,7 +98,169 @@ def bench(what: Annotated[str, tyro.conf.Positional]) -> int:
     raise ValueError(f"There is no benchmark {what!r}; there are: render, update")
 
 
-VERBS: dict[str, Callable[..., int]] = {"look": look, "doctor": doctor, "tasks": tasks, "bench": bench}
+@dataclass(frozen=True)
+class ExploreCommand:
+    """Explores a world without reward and learns a model of it (the paper's Algorithm 1), or goes on with a run.
+
+    Kill it at any moment: the same command goes on. Numbers of steps are env steps.
+    """
+
+    world: tyro.conf.Positional[str]
+    """A bare domain (walker), a task (walker_walk), gymnasium:ID, or the folder of a run to go on with."""
+    steps: float | None = None
+    """Env steps in all; none: 1e6 (the paper), and those of a run that goes on."""
+    out: Path | None = None
+    """The run's folder; none: runs/WORLD."""
+    preset: Literal["paper", "small", "tiny"] = "paper"
+    """Sizes of the agent: the paper's, about a tenth of their cost, or for a CPU."""
+    probe: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """A task whose zero-shot score is followed on the way: walker_walk, or file.py:function. May be repeated."""
+    seed: int = 0
+    """Of the networks, the environments and every chance in between."""
+    wandb: bool = False
+    """Also log to Weights & Biases."""
+    view: Annotated[WorldConfig, tyro.conf.arg(name="")] = field(default_factory=WorldConfig)
+    schedule: Annotated[Schedule, tyro.conf.arg(name="")] = field(default_factory=Schedule)
+    agent: AgentConfig = field(default_factory=AgentConfig)
+
+
+def explore(arguments: list[str]) -> int:
+    """Explores a world without reward and learns a model of it, or goes on with a run."""
+    preset = PRESETS.get(_given(arguments, "--preset"), PRESETS["paper"])
+    default = ExploreCommand(world=tyro.MISSING, agent=preset)
+    command = tyro.cli(ExploreCommand, prog="plan2explore explore", args=arguments, default=default)
+    from .phases.explore import explore as work
+    from .phases.world import parse_task
+    from .runs.folder import RunFolder
+
+    probes = [parse_task(text) for text in command.probe]
+    if RunFolder.is_run(command.world):
+        allowed = replace(default, world=command.world, steps=command.steps, probe=command.probe, wandb=command.wandb)
+        if command != allowed:
+            raise ValueError(f"{command.world} has its settings already: beside it give --steps, --probe and --wandb only")
+        work(command.world, command.steps, probes=probes, wandb=command.wandb)
+        return 0
+    view = replace(command.view, world=command.world)
+    config = ExploreConfig(view, command.schedule, command.agent, seed=command.seed)
+    work(command.world, command.steps, command.out, probes=probes, config=config, wandb=command.wandb)
+    return 0
+
+
+@dataclass(frozen=True)
+class AdaptCommand:
+    """Solves a task with what a run has learned (the paper's Algorithm 2): zero-shot, or few-shot with --shots."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of an exploration. It is not changed."""
+    task: str | None = None
+    """A task of the suite: walker_walk."""
+    reward: str | None = None
+    """A reward of your own, instead of a task: file.py:function."""
+    shots: int = 0
+    """Episodes that the task's policy collects: 0 is zero-shot (the paper's few-shot: 150)."""
+    updates: int = 10_000
+    """Updates in imagination before any new interaction (the paper does not say how many)."""
+    at: float | None = None
+    """Env steps of the snapshot to start from; none: the last."""
+    out: Path | None = None
+    """Where to write; none: below the run's adapt/."""
+    seed: int = 0
+    """Of the new networks and environments."""
+    schedule: Annotated[Schedule, tyro.conf.arg(name="")] = field(default_factory=Schedule)
+
+
+def adapt(arguments: list[str]) -> int:
+    """Solves a task with what a run has learned: zero-shot, or few-shot with --shots."""
+    command = tyro.cli(AdaptCommand, prog="plan2explore adapt", args=arguments)
+    from .phases.adapt import adapt as work
+
+    at = None if command.at is None else int(command.at)
+    config = AdaptConfig(command.schedule, command.updates, command.shots, at, command.seed)
+    work(command.run, _one_task(command.task, command.reward), out=command.out, config=config)
+    return 0
+
+
+@dataclass(frozen=True)
+class EvaluateCommand:
+    """Plays whole episodes of an adapted policy, or of a run's probe, and prints their scores."""
+
+    path: tyro.conf.Positional[Path]
+    """Folder of an adaptation, or of an exploration with --task naming a probe."""
+    episodes: int = 10
+    """Episodes to play."""
+    video: bool = False
+    """Also film the first episode."""
+    task: str | None = None
+    """Which probe of an exploration."""
+    reward: str | None = None
+    """The reward of your own that the policy was adapted to: file.py:function."""
+    at: float | None = None
+    """Env steps of an exploration's snapshot; none: the last."""
+    mode: Literal["mode", "sample", "noise"] = "mode"
+    """The policy's mode (the paper), a sample of it, or a sample with exploration noise."""
+    seed: int = 0
+    """Of the initial states."""
+    json: Path | None = None
+    """Also write the scores, every episode's, to this file."""
+
+
+def evaluate(arguments: list[str]) -> int:
+    """Plays whole episodes of an adapted policy, or of a run's probe, and prints their scores."""
+    command = tyro.cli(EvaluateCommand, prog="plan2explore evaluate", args=arguments)
+    from .phases.load import load_for_evaluation
+
+    own = _one_task(command.task, command.reward) if command.task or command.reward else None
+    policy = load_for_evaluation(command.path, own, None if command.at is None else int(command.at))
+    video = policy.path / "videos" / f"{policy.task.name}-{policy.env_steps}.mp4" if command.video else None
+    scores = policy.evaluate(command.episodes, command.seed, video, command.mode)
+    print(scores)
+    print("every episode: " + ", ".join(f"{score:.1f}" for score in scores.episodes))
+    if video:
+        print(f"video: {video}")
+    if command.json:
+        command.json.write_text(json.dumps(scores.summary()) + "\n")
+    return 0
+
+
+def _one_task(task: str | None, reward: str | None) -> Any:
+    from .envs import Task
+
+    if (task is None) == (reward is None):
+        raise ValueError("Give a task of the suite as --task NAME, or a reward of your own as --reward file.py:function")
+    return Task.named(task) if task is not None else Task.from_file(str(reward))
+
+
+def _given(arguments: list[str], flag: str) -> str:
+    """The value of a flag, looked up before the command line is parsed."""
+    for index, argument in enumerate(arguments):
+        if argument == flag and index + 1 < len(arguments):
+            return arguments[index + 1]
+        if argument.startswith(flag + "="):
+            return argument.removeprefix(flag + "=")
+    return ""
+
+
+def _listed(verb: Callable[[list[str]], int]) -> Callable[[], int]:
+    """A stand-in for the list of verbs, with the same first line of help."""
+
+    def stand_in() -> int:
+        return verb([])
+
+    stand_in.__doc__ = verb.__doc__
+    return stand_in
+
+
+PARSED_HERE: dict[str, Callable[[list[str]], int]] = {"explore": explore, "adapt": adapt, "evaluate": evaluate}
+"""Verbs whose settings depend on their arguments."""
+
+
+VERBS: dict[str, Callable[..., int]] = {
+    **{name: _listed(function) for name, function in PARSED_HERE.items()},
+    "look": look,
+    "doctor": doctor,
+    "tasks": tasks,
+    "bench": bench,
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -115,6 +280,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str]) -> Any:
+    if arguments[:1] and arguments[0] in PARSED_HERE:
+        return PARSED_HERE[arguments[0]](arguments[1:])
     if arguments[:2] == ["bench", "render"]:
         return tyro.cli(bench_render, prog="plan2explore bench render", args=arguments[2:])
     if arguments[:2] == ["bench", "update"]:

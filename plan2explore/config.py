@@ -5,8 +5,14 @@ flag) changes any field of any preset. Where the paper and the program behind it
 the field says so.
 """
 
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import tyro
+
+Config = TypeVar("Config")
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,7 @@ class ModelConfig:
 class NoveltyConfig:
     """What the explorer seeks."""
 
-    objective: str = "plan2explore"
+    objective: Annotated[str, tyro.conf.arg(aliases=["--method"])] = "plan2explore"
     """plan2explore, retrospective, max, curiosity, random, dreamer, or an objective of one's own."""
     gradient: Literal["through", "stopped"] = "through"
     """Does the objective's gradient reach the actor through imagined states (the paper), or does the actor
@@ -181,3 +187,119 @@ tiny = AgentConfig(
 """For tests and demonstrations on a CPU, from 32x32 pictures or proprioception."""
 
 PRESETS = {"paper": paper, "small": small, "tiny": tiny}
+
+
+@dataclass(frozen=True)
+class WorldConfig:
+    """What the agent lives in and what it sees of it."""
+
+    world: Annotated[str, tyro.conf.Suppress] = "walker"
+    """A bare domain (walker), a task (walker_walk), or gymnasium:ID."""
+    see: Literal["pixels", "proprio", "both"] = "pixels"
+    """What the agent observes: pictures (the paper), the suite's proprioception, or both."""
+    size: int = 64
+    """Side of the pictures in pixels (the paper: 64)."""
+    action_repeat: int = 2
+    """Env steps per action (the paper: 2)."""
+    renderer: str = "auto"
+    """auto, raycast or gl."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How collecting and learning take turns, and what is kept on the way. Steps are env steps."""
+
+    seed_episodes: int = 5
+    """Episodes of random actions before anything is learned (the paper: 5)."""
+    updates_per_episode: int = 100
+    """Updates for every 1000 env steps (the paper: 100, an episode)."""
+    collect: Literal["overlap", "in-turn"] = "overlap"
+    """overlap: environments step while the device trains, and running episodes are learned from. in-turn: whole
+    episodes, then their updates, as in the paper; reproducible bit by bit on a CPU."""
+    environments: int = 0
+    """Environments that are stepped together; 0: overlap one for each core, at most 16, in short runs
+    fewer; in-turn 1 (the paper)."""
+    block: int = 0
+    """Updates in one compiled loop; 0: as many as one step of all environments is due, from 1 to 25."""
+    evaluate_every: int = 25_000
+    """Env steps between evaluations of the probes (the program behind the paper: 10,000)."""
+    evaluate_episodes: int = 10
+    """Episodes of an evaluation (the program behind the paper: 1, and tables average the last 20)."""
+    snapshot_every: int = 100_000
+    """Env steps between snapshots, from which `adapt --at` can start."""
+    checkpoint_seconds: float = 60.0
+    """Seconds between checkpoints: what a kill can cost in time. Episodes are on disk at once."""
+    memory: Literal["auto", "device", "host"] = "auto"
+    """Where frames are kept for sampling; auto: on the accelerator if they fit."""
+
+
+@dataclass(frozen=True)
+class ExploreConfig:
+    """Phase 1: explore without reward (Algorithm 1)."""
+
+    world: WorldConfig = field(default_factory=WorldConfig)
+    schedule: Schedule = field(default_factory=Schedule)
+    agent: AgentConfig = field(default_factory=AgentConfig)
+    probes: tuple[str, ...] = ()
+    """Tasks that are trained beside exploration on stopped features, and evaluated on a schedule."""
+    seed: int = 0
+    """Of the networks, the environments and every chance in between."""
+
+
+@dataclass(frozen=True)
+class AdaptConfig:
+    """Phase 2: adapt to a task (Algorithm 2)."""
+
+    schedule: Schedule = field(default_factory=Schedule)
+    updates: int = 10_000
+    """Updates in imagination before any new interaction. The paper does not say how many; its program trained
+    the task's behaviour throughout exploration (100,000 at 1M env steps)."""
+    shots: int = 0
+    """Episodes that the task's policy collects after that: 0 is zero-shot (the paper's few-shot: 150)."""
+    at: int | None = None
+    """Env steps of the snapshot to start from; none: the last one."""
+    seed: int = 0
+    """Of the new networks and environments."""
+
+
+def read_config(kind: type[Config], values: Mapping[str, Any], where: str = "") -> Config:
+    """A configuration from plain values, such as those of a file. Says which value is wrong, and what was expected."""
+    hints = get_type_hints(kind)
+    unknown = sorted(set(values) - set(hints))
+    if unknown:
+        raise ValueError(f"There is no setting {where}{unknown[0]}; known are {', '.join(hints)}")
+    return kind(**{name: _read_value(hints[name], value, where + name) for name, value in values.items()})
+
+
+def _read_value(kind: Any, value: Any, where: str) -> Any:
+    if is_dataclass(kind) and isinstance(kind, type) and isinstance(value, Mapping):
+        return read_config(kind, value, where + ".")
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is tuple and isinstance(value, list | tuple):
+        kinds = [inner[0]] * len(value) if inner[-1] is ... else inner
+        if len(kinds) == len(value):
+            return tuple(_read_value(one, each, where) for one, each in zip(kinds, value, strict=True))
+    elif origin is Literal and value in inner:
+        return value
+    elif origin in (Union, UnionType):
+        if value is None and type(None) in inner:
+            return None
+        return _read_value(next(one for one in inner if one is not type(None)), value, where)
+    elif kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    elif isinstance(kind, type) and type(value) is kind:
+        return value
+    expected = kind if origin else getattr(kind, "__name__", kind)
+    raise ValueError(f"The setting {where} cannot be {value!r}; expected {expected}")
+
+
+def differences(one: Any, other: Any, where: str = "") -> list[str]:
+    """Settings in which two configurations differ, each as `name: this, not that`."""
+    found = []
+    for each in fields(one):
+        ours, theirs = getattr(one, each.name), getattr(other, each.name)
+        if is_dataclass(ours):
+            found += differences(ours, theirs, f"{where}{each.name}.")
+        elif ours != theirs:
+            found.append(f"{where}{each.name}: {ours!r}, not {theirs!r}")
+    return found

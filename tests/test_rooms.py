@@ -13,11 +13,13 @@ MAY_IMPORT = {
     "envs": {"config"},
     "agent": {"config"},
     "memory": {"config", "envs"},
+    "runs": {"config", "agent", "bench"},
+    "phases": {"config", "envs", "memory", "agent", "runs", "report"},
     "bench": {"config", "envs", "memory", "agent"},
     "report": {"config", "envs", "memory"},
-    "cli": {"config", "envs", "memory", "agent", "bench", "report", "doctor"},
+    "cli": {"config", "envs", "memory", "agent", "runs", "phases", "bench", "report", "doctor"},
     "doctor": {"config", "envs", "bench"},
-    "__init__": {"envs", "memory"},
+    "__init__": {"envs", "memory", "phases"},
     "__main__": {"cli"},
 }
 MODULES = sorted(ROOT.rglob("*.py"))

@@ -82,7 +82,7 @@ class Learner:
         state: LearnerState,
         carried: Carried,
         observation: Observation,
-        first: Bool[Array, " environments"],
+        first: Bool[Array | np.ndarray, " environments"],
         key: PRNGKeyArray,
         mode: Mode = "noise",
         task: int | None = None,

@@ -1,5 +1,6 @@
 """Videos and contact sheets from frames."""
 
+import warnings
 from pathlib import Path
 
 import imageio_ffmpeg
@@ -20,7 +21,10 @@ def write_video(path: Path, frames: np.ndarray, fps: float, pixels: int = 256) -
     writer = imageio_ffmpeg.write_frames(
         str(path), (width, height), fps=fps, codec="libx264", quality=8, macro_block_size=2, ffmpeg_log_level="error"
     )
-    writer.send(None)
+    with warnings.catch_warnings():
+        # JAX warns of every fork. This one is followed by ffmpeg at once.
+        warnings.filterwarnings("ignore", message=r"os\.fork", category=RuntimeWarning)
+        writer.send(None)
     for frame in frames:
         writer.send(np.ascontiguousarray(frame[:height, :width]))
     writer.close()

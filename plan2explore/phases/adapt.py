@@ -1,0 +1,246 @@
+"""Phase 2, the paper's Algorithm 2: solve a task from what exploration learned, with no or little interaction.
+
+Zero-shot: memory is labelled with the task's reward, the reward is distilled into a head on the frozen model's
+features, and an actor-critic learns in imagination. Few-shot goes on from there: the task's policy collects, the
+reward may shape the model, and everything in memory stays in use.
+"""
+
+import json
+import re
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..agent.learner import Learner, LearnerState
+from ..agent.parts import Part, init_part
+from ..config import AdaptConfig, ExploreConfig, read_config
+from ..envs import Task
+from ..memory import Episode, relabel
+from ..memory.files import EpisodeFolder
+from ..memory.replay import Replay, plan_replay
+from ..runs.checkpoint import Checkpoints, unpack_rows
+from ..runs.folder import RunError, RunFolder
+from .collect import replay_rows
+from .device import prepare_device
+from .explore import capacity, open_training, own_tasks, stored_config
+from .policy import Policy
+from .progress import Progress
+from .run import Run
+from .training import Job
+from .world import WorldInfo, agent_spaces, check_tasks, inspect_world
+
+
+def adapt(
+    run: Run | str | Path,
+    task: str | Task,
+    shots: int = 0,
+    updates: int | None = None,
+    at: int | None = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    config: AdaptConfig | None = None,
+    **schedule: Any,
+) -> Policy:
+    """Solves a task with a run's model and memory. The run itself is not changed, byte by byte.
+
+    Args:
+        run: An exploration or its folder.
+        task: A task's name, or `Task(name, reward=function)`.
+        shots: Episodes of new interaction: 0 is zero-shot (the paper's few-shot: 150).
+        updates: In imagination, before any new interaction; by default 10,000.
+        at: Env steps of the snapshot to start from, with the episodes collected until then; by default the last.
+        seed: Of the new networks and environments.
+        out: Where to write, by default below the run's `adapt/`.
+        config: All settings at once.
+        schedule: Fields of `Schedule`, such as `evaluate_episodes=20`.
+    """
+    run = run if isinstance(run, Run) else Run(run)
+    task = Task.named(task) if isinstance(task, str) else task
+    given: dict[str, Any] = {"shots": shots, "at": at, "seed": seed, "schedule": schedule}
+    config = config or read_config(AdaptConfig, given | ({} if updates is None else {"updates": updates}))
+    if config.updates < 1 or config.shots < 0:
+        raise ValueError(f"An adaptation takes at least 1 update and no fewer than 0 shots; got {config}.")
+    explored = stored_config(run.folder)
+    check_tasks(explored.world.world, [task])
+    snapshots = Checkpoints(run.folder.snapshots, keep=None)
+    if not snapshots.steps():
+        raise RunError(f"{run.path} has no snapshot yet: let it explore further, or stop it with Ctrl-C, which keeps one.")
+    steps = snapshots.steps()[-1] if config.at is None else snapshots.nearest(config.at)
+    prepare_device()
+    place = Adaptation(run, task, explored, config, steps)
+    zero = place.zero_shot(Path(out) if out and not config.shots else run.folder.adapt / place.name(0))
+    if not config.shots:
+        return zero
+    return place.few_shot(zero, Path(out) if out else run.folder.adapt / place.name(config.shots))
+
+
+class Adaptation:
+    """One task, one snapshot of one run."""
+
+    def __init__(self, run: Run, task: Task, explored: ExploreConfig, config: AdaptConfig, steps: int) -> None:
+        self.run, self.task, self.explored, self.config, self.steps = run, task, explored, config, steps
+        self.info: WorldInfo = inspect_world(explored.world)
+
+    def name(self, shots: int) -> str:
+        """The name of this adaptation's folder."""
+        name = re.sub(r"[^\w.-]+", "_", self.task.name).strip(".") or "task"
+        name += f"-at-{self.config.at}" if self.config.at is not None else ""
+        name += f"-seed-{self.config.seed}" if self.config.seed else ""
+        return name + (f"-{shots}-shots" if shots else "")
+
+    def zero_shot(self, path: Path) -> Policy:
+        """Learns the task in imagination alone."""
+        agent = task_agent(self.explored, learn_model=False)
+        learner = Learner(agent, agent_spaces(self.explored.world, self.info, 1))
+        return self._work(path, 0, learner, lambda: self._fresh(learner))
+
+    def few_shot(self, zero: Policy, path: Path) -> Policy:
+        """Goes on from the zero-shot policy, collecting."""
+        agent = task_agent(self.explored, learn_model=True)
+        learner = Learner(agent, agent_spaces(self.explored.world, self.info, 1))
+        return self._work(path, self.config.shots, learner, lambda: self._continued(learner, zero))
+
+    def _fresh(self, learner: Learner) -> LearnerState:
+        """A new reward head and actor-critic on the snapshot's model."""
+        arrays, _ = Checkpoints(self.run.folder.snapshots, keep=None).load(self.steps)
+        state = learner.init(jax.random.fold_in(jax.random.key(self.config.seed), 0))
+        return state._replace(parts=state.parts | {"model": _part(state, "model", unpack_rows(arrays))})
+
+    def _continued(self, learner: Learner, zero: Policy) -> LearnerState:
+        arrays, _ = Checkpoints(RunFolder.open(zero.path).snapshots, keep=None).load(0)
+        state = learner.init(jax.random.fold_in(jax.random.key(self.config.seed), 1))
+        rows = unpack_rows(arrays)
+        return state._replace(parts={name: _part(state, name, rows) for name in state.parts})
+
+    def _work(self, path: Path, shots: int, learner: Learner, start: Any) -> Policy:
+        settings = {
+            "config": asdict(replace(self.config, shots=shots)),
+            "explored": asdict(self.explored),
+            "run": self.run.folder.id,
+            "snapshot": self.steps,
+            "task": self.task.name,
+            "own_rewards": [self.task.name] if self.task.reward is not None else [],
+        }
+        folder = _create_or_open(path, settings)
+        if _finished(folder):
+            return load_policy(folder, self.task)
+        schedule = self.config.schedule
+        count = schedule.environments or min(16, shots) or 1
+        goal = shots * self.info.episode
+        spaces = learner.agent.spaces
+        job = Job(
+            folder, self.explored.world, self.info, schedule, [self.task], self.config.seed, goal, count,
+            head_start=0 if shots else self.config.updates, policy=self.task.name,
+        )  # fmt: skip
+        with folder.lock(), Progress(f"adapting to {self.task.name}", self.info.action_repeat) as progress:
+            folder.record_start(sys.argv)
+            progress.say(f"Adapting to {self.task.name} from env step {self.steps:,} of {self.run.path}; output: {path}")
+            episodes, rewards = self._labelled(progress)
+            room = len(rewards) + capacity(goal, self.info, count)
+            plan = plan_replay(schedule.memory, room, self.info.frames, spaces)
+            progress.say(plan.sentence)
+            agent = learner.agent.config
+            replay = Replay(plan.place, room, self.info.frames, spaces, agent.batch, agent.length)
+            for number, episode in episodes:
+                if number in rewards:
+                    replay.add(replay_rows(episode, spaces, rewards[number][:, None]))
+            with open_training(job, learner, replay, progress, start=start()) as training:
+                training.run()
+            (folder.path / "finished").touch()
+            progress.say(f"Done: {path}")
+        return load_policy(folder, self.task)
+
+    def _labelled(self, progress: Progress) -> tuple[Any, dict[int, np.ndarray]]:
+        """The run's episodes up to the snapshot, to be read again with pictures, and their rewards in the task."""
+        folder = EpisodeFolder(self.run.folder.episodes, read_only=True)
+        bare: dict[int, Episode] = {
+            number: episode
+            for number, episode in folder.load_all(pictures=False)
+            if self.config.at is None or episode.meta.get("run_env_steps", 0) <= self.steps
+        }
+        if not bare:
+            raise RunError(f"{self.run.path} has no whole episode before env step {self.steps:,}.")
+        progress.say(f"Labelling {len(bare):,} episodes with {self.task.name} ...")
+        rewards = dict(zip(bare, relabel(list(bare.values()), self.task), strict=True))
+        means = [float(each.sum()) for each in rewards.values()]
+        progress.say(f"Memory holds episodes worth {np.mean(means):.1f} on average, {max(means):.1f} at best.")
+        return folder.load_all(), rewards
+
+
+def task_agent(explored: ExploreConfig, learn_model: bool) -> Any:
+    """The agent that adapts: the explorer's sizes, the task's policy collects, no explorer."""
+    return replace(
+        explored.agent, novelty=replace(explored.agent.novelty, objective="dreamer"), learn_model=learn_model
+    )
+
+
+def _part(state: LearnerState, name: str, rows: dict[str, np.ndarray]) -> Part:
+    """A part with the parameters of a snapshot, and an optimiser that remembers nothing."""
+    ours = state.parts[name].rows
+    if name not in rows or rows[name].shape != ours.shape:
+        got = rows[name].shape if name in rows else "nothing"
+        raise RunError(f"The snapshot's {name} has sizes {got}; the configuration asks for {ours.shape}.")
+    return init_part(jax.numpy.asarray(rows[name]))
+
+
+def _create_or_open(path: Path, settings: dict[str, Any]) -> RunFolder:
+    """A new adaptation, or the one of the same settings that was begun."""
+    if not RunFolder.is_run(path):
+        return RunFolder.create(path, "adapt", settings)
+    folder = RunFolder.open(path)
+    plain = json.loads(json.dumps(settings))  # as a file gives it back
+    changed = [name for name in plain if folder.settings.get(name) != plain[name]]
+    if changed:
+        raise RunError(f"{path} is an adaptation with another {', '.join(changed)}: give another --out, or remove it.")
+    return folder
+
+
+def _finished(folder: RunFolder) -> bool:
+    return (folder.path / "finished").exists()
+
+
+def load_policy(folder: RunFolder, task: Task | None = None) -> Policy:
+    """The policy of an adaptation. A reward of the user's own is not in the folder and must be given again."""
+    settings = folder.settings
+    explored = read_config(ExploreConfig, settings["explored"])
+    (task,) = own_tasks(folder, [settings["task"]], [task] if task else [])
+    learn = read_config(AdaptConfig, settings["config"]).shots > 0
+    snapshots = Checkpoints(folder.snapshots, keep=None)
+    if not snapshots.steps():
+        raise RunError(f"{folder.path} is not finished: give the adapt command again, and it goes on.")
+    learner = Learner(task_agent(explored, learn), agent_spaces(explored.world, inspect_world(explored.world), 1))
+    return _policy(learner, snapshots, snapshots.steps()[-1], explored, task, 0, folder.path)
+
+
+def probe_policy(run: Run, task: str | Task, at: int | None = None) -> Policy:
+    """The policy of a probe."""
+    explored = stored_config(run.folder)
+    name = task if isinstance(task, str) else task.name
+    if name not in explored.probes:
+        raise RunError(f"{run.path} has no probe {name!r}; it has {', '.join(explored.probes) or 'none'}.")
+    given = [] if isinstance(task, str) else [task]
+    chosen = own_tasks(run.folder, [name], given)[0]
+    snapshots = Checkpoints(run.folder.snapshots, keep=None)
+    if not snapshots.steps():
+        raise RunError(f"{run.path} has no snapshot yet.")
+    steps = snapshots.steps()[-1] if at is None else snapshots.nearest(at)
+    learner = Learner(explored.agent, agent_spaces(explored.world, inspect_world(explored.world), len(explored.probes)))
+    return _policy(learner, snapshots, steps, explored, chosen, explored.probes.index(name), run.path)
+
+
+def _policy(
+    learner: Learner, snapshots: Checkpoints, steps: int, explored: ExploreConfig, task: Task, row: int, path: Path
+) -> Policy:
+    arrays, _ = snapshots.load(steps)
+    rows = unpack_rows(arrays)
+    template = jax.eval_shape(learner.init, jax.random.key(0))
+    for name in ("model", "actor"):
+        if name not in rows or rows[name].shape != template.parts[name].rows.shape:
+            raise RunError(f"The snapshot of {path} does not fit its own settings: {name} has other sizes.")
+    parts = {name: Part(jax.numpy.asarray(rows[name]), None) for name in ("model", "actor")}
+    state = LearnerState(parts, jax.numpy.zeros((), int), jax.random.key(0))
+    return Policy(learner, state, explored.world, task, row, path, steps)

@@ -1,0 +1,136 @@
+"""Evaluating: whole episodes with the policy's mode, and what can be said of their scores."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+from scipy import stats
+
+from ..agent.learner import Learner, LearnerState
+from ..agent.parts import Part
+from ..agent.policy import Mode
+from ..config import Spaces
+from ..envs import Task, VectorEnv
+from .collect import see
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scores of an evaluation: every episode's sum of rewards."""
+
+    task: str
+    episodes: tuple[float, ...]
+    env_steps: int = 0
+    """How much the agent had explored, or collected for the task."""
+    frames: np.ndarray | None = field(default=None, repr=False, compare=False)
+    """The first episode's pictures, if they were asked for."""
+
+    @property
+    def mean(self) -> float:
+        """Mean over episodes."""
+        return float(np.mean(self.episodes))
+
+    @property
+    def std(self) -> float:
+        """Standard deviation over episodes; 0 for a single one."""
+        return float(np.std(self.episodes, ddof=1)) if len(self.episodes) > 1 else 0.0
+
+    @property
+    def iqm(self) -> float:
+        """Interquartile mean: of the middle half of the episodes."""
+        return float(stats.trim_mean(self.episodes, 0.25))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the mean, by bootstrap over the episodes."""
+        values = np.asarray(self.episodes)
+        if len(values) < 2 or np.ptp(values) == 0:
+            return self.mean, self.mean
+        found = stats.bootstrap((values,), np.mean, method="percentile", n_resamples=2000, rng=np.random.default_rng(0))
+        return float(found.confidence_interval.low), float(found.confidence_interval.high)
+
+    def summary(self) -> dict[str, Any]:
+        """All of it as plain numbers, for a file."""
+        return {
+            "task": self.task,
+            "env_steps": self.env_steps,
+            "mean": self.mean,
+            "std": self.std,
+            "iqm": self.iqm,
+            "interval": list(self.interval),
+            "episodes": list(self.episodes),
+        }
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return (
+            f"{self.task}: {self.mean:.1f} (std {self.std:.1f}, interquartile mean {self.iqm:.1f}, "
+            f"95 % interval {low:.1f} to {high:.1f}, {len(self.episodes)} episodes)"
+        )
+
+
+def acting_copy(state: LearnerState) -> LearnerState:
+    """Only what acting needs, copied: training may reuse the original's memory."""
+    parts = {name: Part(jax.numpy.copy(state.parts[name].rows), None) for name in ("model", "actor")}
+    return LearnerState(parts, state.update, state.key)
+
+
+def evaluate_tasks(
+    learner: Learner,
+    state: LearnerState,
+    vector: VectorEnv,
+    tasks: Sequence[Task],
+    rows: Sequence[int],
+    key: Any,
+    env_steps: int = 0,
+    mode: Mode = "mode",
+    pictures: bool = False,
+) -> Generator[None, None, list[Scores]]:
+    """Plays one episode in every environment of `make_for_tasks`, each task with its row of the agent.
+
+    Pauses whenever actions are being computed, so that the caller can give the device other work meanwhile;
+    `finish` runs it to the end. The environments' episodes go on counting from one evaluation to the next: each sees
+    new initial states.
+    """
+    each = vector.count // len(tasks)
+    shares = [slice(index * each, (index + 1) * each) for index in range(len(tasks))]
+    spaces: Spaces = learner.agent.spaces
+    carried = [learner.carry(each) for _ in tasks]
+    batch = vector.reset()
+    scores, running = np.zeros(vector.count), np.ones(vector.count, bool)
+    frames: list[np.ndarray] = []
+    step = 0
+    while running.any():
+        if pictures:
+            frames.append(batch.image[:: each or 1].copy())
+        actions = []
+        for index, share in enumerate(shares):
+            observation = see(spaces, batch.image[share], batch.proprio[share])
+            one = jax.random.fold_in(jax.random.fold_in(key, step), index)
+            action, carried[index] = learner.act(
+                state, carried[index], observation, np.array(batch.first[share]), one, mode, rows[index]
+            )
+            actions.append(action)
+        yield
+        batch = vector.step(np.concatenate([np.asarray(action) for action in actions]))
+        scores += np.where(running, batch.reward, 0.0)
+        # A worker that died has begun a new episode: it counts from there, as an episode of its own.
+        scores[batch.lost] = 0.0
+        running &= ~(batch.terminated | batch.truncated)
+        step += 1
+    films = np.stack(frames) if pictures else None
+    return [
+        Scores(task.name, tuple(scores[share].tolist()), env_steps, None if films is None else films[:, index])
+        for index, (task, share) in enumerate(zip(tasks, shares, strict=True))
+    ]
+
+
+def finish(playing: Generator[None, None, list[Scores]]) -> list[Scores]:
+    """Runs an evaluation to its end."""
+    while True:
+        try:
+            next(playing)
+        except StopIteration as end:
+            return end.value

@@ -1,0 +1,259 @@
+"""Phase 1, the paper's Algorithm 1: explore a world without reward, and learn a model of it."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from ..agent.learner import Learner, LearnerState
+from ..agent.novelty import find_objective
+from ..config import PRESETS, ExploreConfig, Schedule, WorldConfig, differences, read_config
+from ..envs import Task
+from ..envs.names import GYMNASIUM, split_name
+from ..memory.replay import Replay, plan_replay
+from ..runs.checkpoint import Checkpoints, unpack
+from ..runs.files import keep_lines, parse_object, split_lines
+from ..runs.folder import RunError, RunFolder
+from ..runs.metrics import Metrics
+from .device import prepare_device
+from .progress import Progress
+from .run import Run
+from .training import EPISODE, Job, Training
+from .world import WorldInfo, agent_spaces, check_tasks, inspect_world
+
+SHORT = 10_000  # env steps that each environment should have at least
+SPARE = 8  # episodes of memory beyond what the steps ask for: some end early
+
+
+def configure(world: str, preset: str = "paper", method: str | None = None, seed: int = 0, **options: Any) -> ExploreConfig:
+    """A preset's configuration with some settings of `WorldConfig` and `Schedule` changed by name."""
+    if preset not in PRESETS:
+        raise ValueError(f"There is no preset {preset!r}: choose one of {', '.join(PRESETS)}.")
+    agent = PRESETS[preset]
+    if method is not None:
+        find_objective(method)
+        agent = replace(agent, novelty=replace(agent.novelty, objective=method))
+    ours = {each.name for each in fields(WorldConfig)} - {"world"}
+    theirs = {each.name for each in fields(Schedule)}
+    unknown = sorted(set(options) - ours - theirs)
+    if unknown:
+        raise TypeError(f"There is no option {unknown[0]!r}: choose among {', '.join(sorted(ours | theirs))}.")
+    world_config = read_config(WorldConfig, {"world": world} | {k: v for k, v in options.items() if k in ours})
+    schedule = read_config(Schedule, {k: v for k, v in options.items() if k in theirs})
+    return ExploreConfig(world=world_config, schedule=schedule, agent=agent, seed=seed)
+
+
+def explore(
+    world: str | Path,
+    steps: float | None = None,
+    out: str | Path | None = None,
+    preset: str = "paper",
+    method: str | None = None,
+    probes: Sequence[str | Task] = (),
+    seed: int = 0,
+    config: ExploreConfig | None = None,
+    wandb: bool = False,
+    **options: Any,
+) -> Run:
+    """Explores a world, or goes on with a run whose folder is given in its place.
+
+    Args:
+        world: A name that `make` takes, or the folder of a run.
+        steps: Env steps in all (the paper: 1e6).
+        out: The run's folder, by default `runs/WORLD`. If it is a run with the same settings, that goes on.
+        preset: Sizes of the agent: paper, small or tiny.
+        method: plan2explore, retrospective, max, curiosity, random or dreamer.
+        probes: Tasks whose zero-shot score is followed on the way.
+        seed: Of everything.
+        config: All settings at once, instead of preset, method, seed and options.
+        wandb: Also log to Weights & Biases.
+        options: Fields of `WorldConfig` and `Schedule`, such as `see="proprio"` or `environments=4`.
+    """
+    if RunFolder.is_run(world):
+        given = {"out": out, "method": method, "config": config, **options}
+        changed = [name for name, value in given.items() if value is not None]
+        if changed:
+            raise RunError(f"{world} has its settings already: {changed[0]} cannot be changed. Only steps can.")
+        return _resume(RunFolder.open(world), steps, [_task(probe) for probe in probes], wandb)
+    config = config or configure(str(world), preset, method, seed, **options)
+    tasks = [_task(probe) for probe in probes or config.probes] or _own_task(config)
+    config = replace(config, probes=tuple(task.name for task in tasks))
+    goal = int(1e6 if steps is None else steps)
+    path = Path(out) if out is not None else Path("runs") / str(world).replace(":", "_").replace("/", "_")
+    if RunFolder.is_run(path):
+        folder = RunFolder.open(path)
+        _refuse_other(folder, config)
+        return _resume(folder, steps, tasks, wandb)
+    info = check(config, tasks, goal)
+    settings: dict[str, Any] = {
+        "config": asdict(config),
+        "goal": goal,
+        "environments": environments(config, goal),
+        "own_rewards": [task.name for task in tasks if task.reward is not None],
+    }
+    print_plan(config, info, goal, settings["environments"])
+    folder = RunFolder.create(path, "explore", settings)
+    return _work(folder, config, tasks, info, wandb)
+
+
+def _task(probe: str | Task) -> Task:
+    return Task.named(probe) if isinstance(probe, str) else probe
+
+
+def _own_task(config: ExploreConfig) -> list[Task]:
+    """The task of a world that was made with one, for a method that follows a task."""
+    name = config.world.world
+    supervised = find_objective(config.agent.novelty.objective).collector == "task"
+    if name.startswith(GYMNASIUM) or split_name(name)[1] is None:
+        if supervised:
+            raise ValueError(f"{config.agent.novelty.objective} follows a task: give one as a probe, such as walker_walk.")
+        return []
+    return [Task.named(name)]
+
+
+def environments(config: ExploreConfig, goal: int) -> int:
+    """How many environments collect: so few in a short run that each of them finishes some episodes."""
+    if config.schedule.environments:
+        return config.schedule.environments
+    return 1 if config.schedule.collect == "in-turn" else max(1, min(16, len(os.sched_getaffinity(0)), goal // SHORT))
+
+
+def check(config: ExploreConfig, tasks: Sequence[Task], goal: int) -> WorldInfo:
+    """Finds what cannot work before anything is written."""
+    schedule, agent = config.schedule, config.agent
+    if goal < 1:
+        raise ValueError(f"The number of env steps must be at least 1; got {goal}.")
+    for name in ("seed_episodes", "updates_per_episode", "environments", "block", "evaluate_every", "evaluate_episodes"):
+        if getattr(schedule, name) < 0:
+            raise ValueError(f"{name} cannot be negative; got {getattr(schedule, name)}.")
+    if schedule.seed_episodes < 1:
+        raise ValueError("At least 1 random episode is needed before there is anything to learn from.")
+    if schedule.snapshot_every < 1:
+        raise ValueError(f"snapshot_every must be at least 1 env step; got {schedule.snapshot_every}.")
+    check_tasks(config.world.world, tasks)
+    info = inspect_world(config.world)
+    if info.frames < agent.length:
+        raise ValueError(
+            f"An episode of {config.world.world} has {info.frames} stored steps, fewer than a training sequence "
+            f"({agent.length}): set agent.length to less."
+        )
+    return info
+
+
+def capacity(goal: int, info: WorldInfo, count: int) -> int:
+    """Episodes for which memory is needed."""
+    return -(-goal // info.episode) + 2 * count + SPARE
+
+
+def print_plan(config: ExploreConfig, info: WorldInfo, goal: int, count: int) -> None:
+    """Says before the start where frames will be kept and what they take; a run that cannot fit ends here."""
+    spaces = agent_spaces(config.world, info, len(config.probes))
+    prepare_device()
+    plan = plan_replay(config.schedule.memory, capacity(goal, info, count), info.frames, spaces)
+    print(plan.sentence, file=sys.stderr)
+
+
+def _refuse_other(folder: RunFolder, config: ExploreConfig) -> None:
+    """The same command goes on with its run; another one must not."""
+    if folder.kind != "explore":
+        raise RunError(f"{folder.path} is an adaptation, not an exploration.")
+    changed = differences(config, stored_config(folder))
+    if changed:
+        raise RunError(
+            f"{folder.path} is a run with other settings ({'; '.join(changed)}). Give its folder alone to go on with it, "
+            "or choose another --out."
+        )
+
+
+def stored_config(folder: RunFolder) -> ExploreConfig:
+    """The configuration that a run was started with."""
+    try:
+        return read_config(ExploreConfig, folder.settings["config"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(f"The settings of {folder.path} cannot be read: {error}") from None
+
+
+def _resume(folder: RunFolder, steps: float | None, tasks: Sequence[Task], wandb: bool) -> Run:
+    if folder.kind != "explore":
+        raise RunError(f"{folder.path} is an adaptation: give the folder of an exploration.")
+    config = stored_config(folder)
+    tasks = own_tasks(folder, config.probes, tasks)
+    settings = dict(folder.settings)
+    goal = int(settings["goal"] if steps is None else steps)
+    if goal < int(settings["goal"]):
+        raise RunError(f"{folder.path} was to have {settings['goal']:,} env steps; {goal:,} would be fewer.")
+    info = check(config, tasks, goal)
+    print_plan(config, info, goal, settings["environments"])
+    with folder.lock():
+        folder.change_settings(settings | {"goal": goal})
+    return _work(folder, config, tasks, info, wandb)
+
+
+def own_tasks(folder: RunFolder, names: Sequence[str], given: Sequence[Task]) -> list[Task]:
+    """The tasks of a run. Rewards of the user's own are never taken from the folder: they must be given again."""
+    by_name = {task.name: task for task in given}
+    strange = sorted(set(by_name) - set(names))
+    if strange:
+        raise RunError(f"{folder.path} has no task {strange[0]!r}; it has {', '.join(names) or 'none'}.")
+    missing = [name for name in folder.settings.get("own_rewards", []) if name in names and name not in by_name]
+    if missing:
+        raise RunError(
+            f"{folder.path} uses the reward {missing[0]!r}, which is your own code and not in the folder: give it again, "
+            f"as file.py:{missing[0]}."
+        )
+    return [by_name.get(name) or Task.named(name) for name in names]
+
+
+def _work(folder: RunFolder, config: ExploreConfig, tasks: Sequence[Task], info: WorldInfo, wandb: bool) -> Run:
+    """Builds everything, goes on from the last checkpoint if there is one, and runs to the goal."""
+    prepare_device()
+    goal, count = int(folder.settings["goal"]), int(folder.settings["environments"])
+    job = Job(
+        folder, config.world, info, config.schedule, list(tasks), config.seed, goal, count,
+        random_until=min(goal, config.schedule.seed_episodes * EPISODE), policy=config.agent.novelty.objective,
+    )  # fmt: skip
+    spaces = agent_spaces(config.world, info, len(tasks))
+    learner = Learner(config.agent, spaces)
+    plan = plan_replay(config.schedule.memory, capacity(goal, info, count), info.frames, spaces)
+    replay = Replay(plan.place, capacity(goal, info, count), info.frames, spaces, config.agent.batch, config.agent.length)
+    with folder.lock(), Progress(f"{job.policy} in {config.world.world}", info.action_repeat) as progress:
+        folder.record_start(sys.argv)
+        progress.say(f"Run folder: {folder.path}")
+        with open_training(job, learner, replay, progress, wandb) as training:
+            training.run()
+        progress.say(f"Done: {training.env_steps:,} env steps, {training.updates:,} updates. Run folder: {folder.path}")
+    return Run(folder.path)
+
+
+@contextlib.contextmanager
+def open_training(
+    job: Job, learner: Learner, replay: Replay, progress: Progress, wandb: bool = False, start: LearnerState | None = None
+) -> Iterator[Training]:
+    """A training that goes on from the folder's last checkpoint, or begins with `start` or a fresh agent."""
+    key = jax.random.fold_in(jax.random.key(job.seed), 0)
+    found = Checkpoints(job.folder.checkpoints).load_latest()
+    if found is None:
+        state, meta = start if start is not None else learner.init(key), None
+    else:
+        arrays, meta = found
+        state = jax.device_put(unpack(jax.eval_shape(learner.init, key), arrays))
+        progress.say(f"Going on at update {int(meta['updates']):,}, env step {int(meta['env_steps']):,}.")
+    forget_after(job.folder.evaluations_file, int(meta["updates"]) if meta else 0)
+    with Metrics(job.folder, int(meta["env_steps"]) if meta else 0, wandb) as metrics:
+        training = Training(job, learner, state, replay, metrics, progress)
+        if meta:
+            training.restore(meta)
+        yield training
+
+
+def forget_after(path: Path, updates: int) -> None:
+    """Drops evaluations that a killed process made after its last checkpoint: they will be made again."""
+    lines, _ = split_lines(path)
+    kept = [line for line in lines if (parse_object(line) or {}).get("updates", 0) <= updates]
+    if len(kept) < len(lines):
+        keep_lines(path, kept)

@@ -1,0 +1,33 @@
+"""Runs and policies from their folders."""
+
+from pathlib import Path
+
+from ..envs import Task
+from ..runs.folder import RunError, RunFolder
+from .adapt import load_policy
+from .device import prepare_device
+from .policy import Policy
+from .run import Run
+
+
+def load(path: str | Path, task: Task | None = None) -> Run | Policy:
+    """What is in a folder: a `Run` (an exploration) or a `Policy` (an adaptation).
+
+    No code of the folder is executed. A policy that was adapted to a reward of your own needs that again, as `task`.
+    """
+    folder = RunFolder.open(path)
+    if folder.kind == "explore":
+        return Run(path)
+    prepare_device()
+    return load_policy(folder, task)
+
+
+def load_for_evaluation(path: Path, task: Task | None, at: int | None) -> Policy:
+    """The policy of an adaptation, or of a probe of an exploration."""
+    found = load(path, task) if RunFolder.open(path).kind == "adapt" else load(path)
+    if isinstance(found, Policy):
+        return found
+    if task is None:
+        raise RunError(f"{path} is an exploration: name one of its probes with --task, or give the folder of an adaptation.")
+    prepare_device()
+    return found.probe(task, at)

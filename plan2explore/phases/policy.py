@@ -1,0 +1,65 @@
+"""A trained behaviour that one can use: act, evaluate, film."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..agent.learner import Learner, LearnerState
+from ..agent.policy import Mode
+from ..config import WorldConfig
+from ..envs import Task
+from .collect import see
+from .evaluate import Scores, evaluate_tasks, finish
+from .training import EVALUATION_SEED
+from .world import inspect_world, make_for_tasks
+
+
+class Policy:
+    """What an agent does for a task. The recurrent state of one episode is kept inside."""
+
+    def __init__(
+        self, learner: Learner, state: LearnerState, world: WorldConfig, task: Task, row: int, path: Path, env_steps: int
+    ) -> None:
+        self.learner, self.state, self.world, self.task = learner, state, world, task
+        self.row, self.path, self.env_steps = row, path, env_steps
+        self.reset()
+
+    def reset(self, seed: int = 0) -> None:
+        """Forgets the episode so far. Call it before the first observation of each episode."""
+        self._carried = self.learner.carry(1)
+        self._key = jax.random.key(seed)
+        self._first = True
+
+    def act(self, observation: dict[str, Any], mode: Mode = "mode") -> np.ndarray:
+        """The action for an observation of `make(...)`: the policy's mode, or a `sample` of it."""
+        spaces = self.learner.agent.spaces
+        seen = see(spaces, np.asarray(observation["image"])[None], np.asarray(observation["proprio"])[None])
+        self._key, key = jax.random.split(self._key)
+        action, self._carried = self.learner.act(
+            self.state, self._carried, seen, np.array([self._first]), key, mode, self.row
+        )
+        self._first = False
+        return np.asarray(action)[0]
+
+    def evaluate(self, episodes: int = 10, seed: int = 0, video: str | Path | None = None, mode: Mode = "mode") -> Scores:
+        """Plays whole episodes of the task. `video` films the first one."""
+        if episodes < 1:
+            raise ValueError(f"An evaluation needs at least 1 episode; got {episodes}.")
+        with make_for_tasks(self.world, [self.task], episodes, seed + EVALUATION_SEED + 1) as worlds:
+            key = jax.random.key(seed)
+            playing = evaluate_tasks(
+                self.learner, self.state, worlds, [self.task], [self.row], key, self.env_steps, mode, video is not None
+            )
+            (scores,) = finish(playing)
+        if video is not None:
+            from ..report.pictures import write_video
+
+            assert scores.frames is not None
+            Path(video).parent.mkdir(parents=True, exist_ok=True)
+            write_video(Path(video), scores.frames, inspect_world(self.world).fps)
+        return scores
+
+    def __repr__(self) -> str:
+        return f"Policy({self.task.name!r} from {str(self.path)!r}, {self.env_steps:,} env steps)"

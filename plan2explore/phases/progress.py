@@ -1,0 +1,87 @@
+"""Progress of long work: a live line on a terminal, a line now and then in a log."""
+
+import sys
+import time
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+QUIET = 15.0  # seconds between lines where nobody watches
+
+
+def duration(seconds: float) -> str:
+    """Seconds as hours, minutes and seconds."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+class Progress:
+    """Shows how far work has come: env steps, updates, speeds, time left, memory and scores."""
+
+    def __init__(self, what: str, repeat: int = 1, console: Console | None = None) -> None:
+        self.what, self.repeat, self.console = what, repeat, console or Console(file=sys.stderr, soft_wrap=True)
+        self.scores: dict[str, float] = {}
+        self.memory = ""
+        self._live = Live(console=self.console, refresh_per_second=4, transient=True) if self.console.is_terminal else None
+        self._start = self._shown = time.monotonic()
+        self._first: tuple[float, int, int] | None = None
+        self._last: tuple[float, int, int] | None = None
+        self._rates = (0.0, 0.0)
+
+    def __enter__(self) -> "Progress":
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self.console.print(text, highlight=False, markup=False)
+
+    def show(self, steps: int, goal: int, updates: int, updates_goal: int, note: str = "") -> None:
+        """Tells where the work is. Cheap enough to be called at every step."""
+        now = time.monotonic()
+        self._first = self._first or (now, steps, updates)
+        if self._last is None or now - self._last[0] > 2:
+            self._measure(now, steps, updates)
+        if now - self._shown < (0.25 if self._live else QUIET):
+            return
+        self._shown = now
+        line = self.line(now, steps, goal, updates, updates_goal, note)
+        if self._live:
+            table = Table.grid(padding=(0, 1))
+            table.add_row(*line)
+            self._live.update(table)
+        else:
+            self.say("  ".join(line))
+
+    def line(self, now: float, steps: int, goal: int, updates: int, updates_goal: int, note: str) -> list[str]:
+        """The pieces of a line of progress."""
+        frames, trained = self._rates
+        pieces = [self.what, *([f"env steps {steps:,} of {goal:,}", f"{frames:.0f} frames/s"] if goal else [])]
+        pieces += [f"updates {updates:,} of {updates_goal:,}", f"{trained:.1f} updates/s"]
+        pieces.append(f"{duration(now - self._start)} gone, {self.left(now, updates, updates_goal)} left")
+        if self.memory:
+            pieces.append(self.memory)
+        pieces += [f"{task} {score:.0f}" for task, score in self.scores.items()]
+        return pieces + ([note] if note else [])
+
+    def left(self, now: float, updates: int, goal: int) -> str:
+        """Time to go at the speed so far: learning is what takes it."""
+        assert self._first is not None
+        start, _, before = self._first
+        if updates <= before or now - start < 1:
+            return "?"
+        return duration((goal - updates) * (now - start) / (updates - before))
+
+    def _measure(self, now: float, steps: int, updates: int) -> None:
+        if self._last is not None:
+            then, old_steps, old_updates = self._last
+            self._rates = (steps - old_steps) / (now - then) / self.repeat, (updates - old_updates) / (now - then)
+        self._last = now, steps, updates
+

@@ -1,0 +1,62 @@
+"""An exploration on disk, as Python sees it: adapt it, look at its scores and episodes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..envs import Task
+from ..memory import Episode
+from ..memory.files import EpisodeFolder
+from ..runs.checkpoint import Checkpoints
+from ..runs.files import read_lines
+from ..runs.folder import RunError, RunFolder
+
+if TYPE_CHECKING:
+    from .policy import Policy
+
+
+class Run:
+    """A finished or unfinished exploration. Nothing here changes its files, except what is put below `adapt/`."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.folder = RunFolder.open(path)
+        if self.folder.kind != "explore":
+            raise RunError(f"{path} is an adaptation, not an exploration: load it with plan2explore.load.")
+
+    @property
+    def path(self) -> Path:
+        """The run's folder."""
+        return self.folder.path
+
+    @property
+    def snapshots(self) -> list[int]:
+        """Env steps at which the agent was kept, and from which an adaptation can start."""
+        return Checkpoints(self.folder.snapshots, keep=None).steps()
+
+    def adapt(self, task: str | Task, **options: Any) -> "Policy":
+        """Solves a task with what was learned: see `plan2explore.adapt`."""
+        from .adapt import adapt
+
+        return adapt(self, task, **options)
+
+    def probe(self, task: str | Task, at: int | None = None) -> "Policy":
+        """The policy of a task that was trained beside exploration, from the last or another snapshot."""
+        from .adapt import probe_policy
+
+        return probe_policy(self, task, at)
+
+    def episodes(self, pictures: bool = True) -> Iterator[Episode]:
+        """All episodes that were collected, in order."""
+        for _, episode in EpisodeFolder(self.folder.episodes, read_only=True).load_all(pictures=pictures):
+            yield episode
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl."""
+        return read_lines(self.folder.metrics_file)
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        """Every evaluation of the probes: task, env steps, mean, every episode."""
+        return read_lines(self.folder.evaluations_file)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"

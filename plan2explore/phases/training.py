@@ -1,0 +1,452 @@
+"""Collecting and learning side by side: what exploration and few-shot adaptation have in common.
+
+An update is due for every so many env steps. With `overlap`, all environments step while the device trains:
+
+    the device   | act | updates that are due ............ | act | updates that are due ............ | act
+    the cores    |     | step, draw, keep, evaluate |       |     | step, draw, keep, evaluate |
+
+Actions are asked for before the updates are, so they arrive while the updates run; the next ones come from the
+newest parameters. With `in-turn`, whole episodes are collected, and then all updates that they make due are made.
+"""
+
+import contextlib
+import errno
+import logging
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..agent import policy
+from ..agent.learner import Learner, LearnerState, check_finite
+from ..config import Schedule, WorldConfig
+from ..envs import Task, VectorEnv
+from ..memory import Episode
+from ..memory.files import BadEpisode, EpisodeFolder
+from ..memory.replay import Replay
+from ..runs.checkpoint import Checkpoints, pack, pack_parts
+from ..runs.files import append_line
+from ..runs.folder import RunError, RunFolder
+from ..runs.metrics import Metrics
+from .collect import Collector, label_steps, replay_rows
+from .evaluate import Scores, acting_copy, evaluate_tasks, finish
+from .progress import Progress
+from .world import WorldInfo, make_collecting, make_for_tasks
+
+log = logging.getLogger("plan2explore.phases")
+
+EPISODE = 1000  # env steps for which a schedule counts its updates
+LOG_EVERY = 100  # updates between lines of metrics
+IN_FLIGHT = 2  # blocks of updates that may wait for the device: more would only hold memory
+COLLECT, SAMPLE, EVALUATE = 1, 2, 3  # independent streams of chance
+EVALUATION_SEED = 1_000_003  # evaluations never see the initial states of collected episodes
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be trained, in which world, how long."""
+
+    folder: RunFolder
+    world: WorldConfig
+    info: WorldInfo
+    schedule: Schedule
+    tasks: list[Task]
+    seed: int
+    goal: int
+    """Env steps to collect in all."""
+    environments: int
+    random_until: int = 0
+    """Env steps of random actions at the start."""
+    head_start: int = 0
+    """Updates that are due before anything is collected."""
+    policy: str = "explorer"
+    """Who collects, for the episodes' provenance."""
+
+    @property
+    def ratio(self) -> float:
+        """Updates for each env step."""
+        return self.schedule.updates_per_episode / EPISODE
+
+    @property
+    def block(self) -> int:
+        """Updates in one compiled loop: about what one step of all environments makes due."""
+        if self.schedule.block:
+            return self.schedule.block
+        if self.schedule.collect == "in-turn" or not self.goal:
+            return 25
+        return max(1, min(25, int(self.ratio * self.environments * self.world.action_repeat)))
+
+    def due(self, env_steps: int) -> int:
+        """Updates that should have been made after so many env steps."""
+        if env_steps < self.random_until:
+            return 0
+        return self.head_start + int(self.ratio * env_steps)
+
+
+class Stopped(KeyboardInterrupt):
+    """The run was asked to stop by a signal, and everything was saved."""
+
+
+class Training:
+    """A job under way: its agent, its memory, and where both are on disk."""
+
+    def __init__(
+        self, job: Job, learner: Learner, state: LearnerState, replay: Replay, metrics: Metrics, progress: Progress
+    ) -> None:
+        self.job, self.learner, self.state, self.replay = job, learner, state, replay
+        self.metrics, self.progress = metrics, progress
+        self.updates = int(state.update)
+        self.rounds = 0
+        self.evaluations = 0
+        self.scores: list[Scores] = []
+        """Of the last evaluation."""
+        self.steps_before = 0
+        """Env steps of the episodes that were there at the start."""
+        self.episodes = EpisodeFolder(job.folder.episodes)
+        self.checkpoints = Checkpoints(job.folder.checkpoints)
+        self.snapshots = Checkpoints(job.folder.snapshots, keep=None)
+        self.collector: Collector | None = None
+        self._key = jax.random.key(job.seed)
+        self._flight: deque[Any] = deque()
+        self._unlogged: list[Any] = []
+        self._evaluation: Generator[None, None, list[Scores]] | None = None
+        self._evaluation_worlds: VectorEnv | None = None
+        self._evaluated_at = self._snapshot_at = 0
+        self._saved = self._began = time.monotonic()
+        self._stop: int | None = None
+        self._vector_steps = 0
+
+    # ---- what was there before ----
+
+    def meta(self) -> dict[str, Any]:
+        """What a checkpoint keeps beside the parameters."""
+        return {
+            "env_steps": self.env_steps,
+            "updates": self.updates,
+            "rounds": self.rounds,
+            "evaluations": self.evaluations,
+            "evaluated_at": self._evaluated_at,
+            "snapshot_at": self._snapshot_at,
+        }
+
+    def restore(self, meta: dict[str, Any]) -> None:
+        """Goes on where a checkpoint was made."""
+        self.rounds, self.evaluations = int(meta["rounds"]), int(meta["evaluations"])
+        self._evaluated_at, self._snapshot_at = int(meta["evaluated_at"]), int(meta["snapshot_at"])
+
+    def remember(self) -> int:
+        """Fills memory with the episodes on disk; the next number of an environment's episodes.
+
+        Taking turns, episodes of rounds after the checkpoint wait for their round: learning goes on exactly as if
+        nothing had happened.
+        """
+        in_turn = self.job.schedule.collect == "in-turn"
+        up_to = self.rounds * self.job.environments if in_turn else None
+        following = self.rounds
+        for _, episode in self.episodes.load_all(up_to):
+            self._add(episode)
+            if not in_turn:
+                following = max(following, int(episode.meta.get("episode", 0)) + 1)
+        return following
+
+    def _add(self, episode: Episode) -> None:
+        rewards = label_steps(episode, self.job.tasks, 0)
+        self.replay.add(replay_rows(episode, self.learner.agent.spaces, rewards))
+        self.steps_before += int(episode.meta["env_steps"])
+
+    # ---- the work ----
+
+    @property
+    def env_steps(self) -> int:
+        """Env steps so far, those of running episodes included."""
+        return self.steps_before + (self.collector.env_steps if self.collector else 0)
+
+    def run(self) -> list[Scores]:
+        """Trains and collects until the goal is reached; the scores of the last evaluation."""
+        with self._told_to_stop(), self._disk_explained(), contextlib.ExitStack() as stack:
+            stack.callback(self.checkpoints.wait)
+            stack.callback(self._close)
+            following = self.remember()
+            self._train_all()
+            if self.job.schedule.collect == "in-turn":
+                self._in_turn()
+            elif self.env_steps < self.job.goal:
+                self._start_collecting(following)
+                self._overlap()
+            self._conclude()
+        return self.scores
+
+    def _start_collecting(self, first_episode: int) -> None:
+        job = self.job
+        overlap = job.schedule.collect == "overlap"
+        self.collector = Collector(
+            make_collecting(job.world, job.environments, job.seed, first_episode),
+            self.replay, self.episodes, job.tasks, job.world, job.info, self.learner.agent.spaces, job.seed, first_episode,
+            piece=self.learner.agent.config.length if overlap else None,
+        )  # fmt: skip
+        self.carried = self.learner.carry(job.environments)
+
+    def _overlap(self) -> None:
+        assert self.collector is not None
+        self.collector.reset()
+        actions = self._act(self._vector_steps)
+        while self.env_steps < self.job.goal:
+            self._train_all()
+            self.collector.send(np.asarray(actions))
+            self.collector.receive()
+            self._vector_steps += 1
+            actions = self._act(self._vector_steps)
+            self._tend()
+        self._train_all()
+
+    def _in_turn(self) -> None:
+        while self.env_steps < self.job.goal:
+            self._collect_round()
+            self.rounds += 1
+            self._train_all()
+            self._tend()
+
+    def _collect_round(self) -> None:
+        """One episode in every environment."""
+        if self.collector is None:
+            stored = self._stored_round()
+            if stored:
+                for episode in stored:
+                    self._add(episode)
+                return
+            self._start_collecting(self.rounds)
+        collector, count, step = self.collector, self.job.environments, 0
+        assert collector is not None
+        collector.reset()
+        before = collector.finished_episodes
+        while collector.finished_episodes < before + count:
+            collector.send(np.asarray(self._act(self.rounds, step)))
+            collector.receive()
+            self._show()
+            step += 1
+            if before < collector.finished_episodes < before + count:
+                raise RunError("Collecting in turn with several environments needs episodes of equal length: use one.")
+        collector.check_writes(wait=True)
+
+    def _stored_round(self) -> list[Episode]:
+        """The episodes of this round, if a killed run had collected all of them: they need not be played again."""
+        first = self.rounds * self.job.environments
+        numbers = range(first, first + self.job.environments)
+        try:
+            return [self.episodes.load(number) for number in numbers] if set(numbers) <= set(self.episodes.numbers()) else []
+        except BadEpisode as error:
+            log.warning("%s It is played again.", error)
+            return []
+
+    def _act(self, *moment: int) -> Float[Array, "environments action"]:
+        """Asks for the next actions, without waiting for them."""
+        assert self.collector is not None
+        key = jax.random.fold_in(self._key, COLLECT)
+        for number in moment:
+            key = jax.random.fold_in(key, number)
+        random = self.env_steps < self.job.random_until
+        self.collector.policy = "random" if random or self._collects_at_random() else self.job.policy
+        self.collector.notes = {"updates": self.updates, "run_env_steps": self.env_steps}
+        if random:
+            actions, self.carried = policy.act_uniformly(self.carried, key)
+        else:
+            seen, first = self.collector.observation, self.collector.first
+            actions, self.carried = self.learner.act(self.state, self.carried, seen, first, key, "noise")
+        return actions
+
+    def _collects_at_random(self) -> bool:
+        return self.learner.agent.objective.collector == "uniform"
+
+    # ---- learning ----
+
+    def _due(self) -> int:
+        return self.job.due(self.env_steps) - self.updates
+
+    def _train_all(self) -> None:
+        """Makes all the updates that are due."""
+        while self._due() >= self.job.block:
+            self._update()
+            self._log()
+            self._save_sometimes()
+            self._show()
+            self._obey()
+
+    def _update(self) -> None:
+        """Starts a block of updates on the device."""
+        while len(self._flight) >= IN_FLIGHT:
+            jax.block_until_ready(self._flight.popleft())
+        key = jax.random.fold_in(jax.random.fold_in(self._key, SAMPLE), self.updates)
+        batches = self.replay.sample(key, self.job.block)
+        self.state, metrics = self.learner.update_block(self.state, batches)
+        self.updates += self.job.block
+        self._flight.append(metrics["update"])
+        self._unlogged.append(metrics)
+
+    def _log(self, all_of_it: bool = False) -> None:
+        """Writes the metrics of updates that are over: asking for newer ones would leave the device idle."""
+        over = self._unlogged[: None if all_of_it else -len(self._flight) or None]
+        if not over or (len(over) * self.job.block < LOG_EVERY and not all_of_it):
+            return
+        del self._unlogged[: len(over)]
+        fetched = jax.device_get(over)
+        together = {name: np.concatenate([each[name] for each in fetched]) for name in fetched[0]}
+        check_finite(together)
+        shown = {name: value for name, value in together.items() if not name.endswith("/finite")}
+        values = {self._named(name): float(np.mean(value)) for name, value in shown.items()}
+        values |= {"update": float(together["update"][-1]) + 1, "episodes": self.replay.episodes}
+        self.metrics.write(self.env_steps, values)
+
+    def _named(self, metric: str) -> str:
+        """`task 0/reward` under the task's own name."""
+        head, _, rest = metric.partition("/")
+        if head.startswith("task "):
+            head = self.job.tasks[int(head.removeprefix("task "))].name
+        return f"{head}/{rest}" if rest else head
+
+    # ---- between steps ----
+
+    def _tend(self) -> None:
+        """All that happens now and then."""
+        if self.collector:
+            self.collector.check_writes()
+        self._log()
+        self._evaluate_sometimes()
+        if self.env_steps - self._snapshot_at >= self.job.schedule.snapshot_every and self.updates:
+            self._snapshot(self.env_steps // self.job.schedule.snapshot_every * self.job.schedule.snapshot_every)
+        self._save_sometimes()
+        self._show()
+        self._obey()
+
+    def _evaluate_sometimes(self) -> None:
+        every = self.job.schedule.evaluate_every
+        if self._evaluation is None and every and self.env_steps - self._evaluated_at >= every and self.updates:
+            self._evaluated_at = self.env_steps // every * every
+            self._evaluation = self._start_evaluation()
+        if self._evaluation is None:
+            return
+        if self.job.schedule.collect == "in-turn":
+            self._keep_scores(finish(self._evaluation))
+            return
+        try:
+            next(self._evaluation)
+        except StopIteration as end:
+            self._keep_scores(end.value)
+
+    def _start_evaluation(self, pictures: bool = False) -> Generator[None, None, list[Scores]] | None:
+        """An evaluation of all tasks with the agent as it is now."""
+        job = self.job
+        if not job.tasks or not job.schedule.evaluate_episodes:
+            return None
+        if self._evaluation_worlds is None:
+            seed = job.seed + EVALUATION_SEED
+            self._evaluation_worlds = make_for_tasks(job.world, job.tasks, job.schedule.evaluate_episodes, seed)
+        key = jax.random.fold_in(jax.random.fold_in(self._key, EVALUATE), self.evaluations)
+        rows = range(len(job.tasks))
+        state = acting_copy(self.state)
+        return evaluate_tasks(
+            self.learner, state, self._evaluation_worlds, job.tasks, rows, key, self.env_steps, pictures=pictures
+        )
+
+    def _keep_scores(self, scores: list[Scores]) -> None:
+        self._evaluation = None
+        self.evaluations += 1
+        self.scores = scores
+        for each in scores:
+            line = each.summary() | {"updates": self.updates, "seconds": round(time.monotonic() - self._began, 1)}
+            append_line(self.job.folder.evaluations_file, line)
+            self.progress.scores[each.task] = each.mean
+        values = {f"score/{each.task}": each.mean for each in scores}
+        self.metrics.write(scores[0].env_steps, values)
+        self.progress.say(f"env step {scores[0].env_steps:,}: " + "; ".join(str(each) for each in scores))
+
+    def _snapshot(self, env_steps: int) -> None:
+        """Keeps the parameters as they are now, for adaptations to start from."""
+        self._snapshot_at = env_steps
+        self.snapshots.save(env_steps, pack_parts(self.state.parts), self.meta())
+
+    def _save_sometimes(self) -> None:
+        if time.monotonic() - self._saved > self.job.schedule.checkpoint_seconds:
+            self._save()
+
+    def _save(self) -> None:
+        """A checkpoint: from here a killed run goes on."""
+        if self.collector:
+            self.collector.check_writes(wait=True)
+        self.metrics.flush()
+        self.checkpoints.save_soon(self.updates, pack(self.state), self.meta())
+        self._saved = time.monotonic()
+
+    def _show(self) -> None:
+        job = self.job
+        goal = max(job.goal, self.env_steps)
+        self.progress.show(self.env_steps, goal, self.updates, job.due(goal))
+
+    def _conclude(self) -> None:
+        """The end: a last evaluation, a snapshot and a checkpoint."""
+        if self._evaluation is not None:
+            self._keep_scores(finish(self._evaluation))
+        self._log(all_of_it=True)
+        if self._snapshot_at < self.env_steps or not self.snapshots.steps():
+            self._snapshot(self.env_steps)
+        self._save()
+        self.checkpoints.wait()
+        evaluation = self._start_evaluation()
+        if evaluation is not None:
+            self._evaluated_at = self.env_steps
+            self._keep_scores(finish(evaluation))
+
+    # ---- ends ----
+
+    @contextlib.contextmanager
+    def _told_to_stop(self) -> Iterator[None]:
+        """Ctrl-C and a polite kill are obeyed between steps; a second one ends at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def note(number: int, frame: Any) -> None:
+            if self._stop is not None:
+                raise KeyboardInterrupt
+            self._stop = number
+            self.progress.say("Stopping: saving everything first (a second Ctrl-C stops at once) ...")
+
+        old = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+
+    def _obey(self) -> None:
+        if self._stop is None:
+            return
+        self._log(all_of_it=True)
+        self._save()
+        self.checkpoints.wait()
+        self.progress.say(f"Saved at env step {self.env_steps:,}: the same command goes on from here.")
+        raise Stopped
+
+    @contextlib.contextmanager
+    def _disk_explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            raise RunError(
+                f"The disk is full ({error}). Everything written before is intact: make room for {self.job.folder.path}, "
+                "and the same command goes on."
+            ) from error
+
+    def _close(self) -> None:
+        if self.collector:
+            self.collector.close()
+        if self._evaluation_worlds:
+            self._evaluation_worlds.close()

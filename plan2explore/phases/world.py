@@ -1,0 +1,101 @@
+"""What the phases need to know of a world before the first step, and how to make many of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ..config import Spaces, WorldConfig
+from ..envs import Task, VectorEnv, make
+from ..envs.names import GYMNASIUM, split_name
+
+SUITE_EPISODE = 1000  # env steps
+
+
+@dataclass(frozen=True)
+class WorldInfo:
+    """Sizes and facts of a world that come from its environment."""
+
+    action: int
+    proprio: int
+    renderer: str
+    fps: float
+    episode: int
+    """Env steps of an episode that nothing ends early."""
+    action_repeat: int
+
+    @property
+    def frames(self) -> int:
+        """Stored steps of a whole episode: the first observation and one for each action."""
+        return -(-self.episode // self.action_repeat) + 1
+
+
+def inspect_world(config: WorldConfig) -> WorldInfo:
+    """Makes the world once to look at it. A wrong name, size or renderer is an error here, before anything is written."""
+    env = make(config.world, config.renderer, config.size, config.action_repeat)
+    try:
+        spaces: Any = env.observation_space
+        action, proprio = env.action_space.shape or (1,), spaces["proprio"].shape
+        episode = getattr(env, "_limit", SUITE_EPISODE)
+        return WorldInfo(action[0], proprio[0], env.renderer, env.fps, episode, config.action_repeat)
+    finally:
+        env.close()
+
+
+def agent_spaces(config: WorldConfig, info: WorldInfo, tasks: int) -> Spaces:
+    """What the agent sees and does in this world."""
+    image = None if config.see == "proprio" else config.size
+    proprio = None if config.see == "pixels" else info.proprio
+    return Spaces(action=info.action, image=image, proprio=proprio, tasks=tasks)
+
+
+def domain_of(world: str) -> str:
+    """The world without its task: the suite's domain, or the Gymnasium name itself."""
+    return world if world.startswith(GYMNASIUM) else split_name(world)[0]
+
+
+def check_tasks(world: str, tasks: Sequence[Task]) -> None:
+    """A task of another body cannot be computed from this world's states: say so before anything is done."""
+    for task in tasks:
+        if task.reward is not None:
+            continue
+        domain = split_name(task.name)[0]
+        if domain != domain_of(world):
+            raise ValueError(f"Task {task.name!r} belongs to {domain}; the world here is {world}")
+    names = [task.name for task in tasks]
+    if len(set(names)) < len(names):
+        raise ValueError(f"Each task must have a name of its own; got {', '.join(names)}")
+
+
+def parse_task(text: str) -> Task:
+    """A task from the command line: a name of the suite, or `file.py:function`."""
+    return Task.from_file(text) if ".py:" in text else Task.named(text)
+
+
+def make_collecting(config: WorldConfig, count: int, seed: int, first_episode: int = 0) -> VectorEnv:
+    """Environments to collect in."""
+    return VectorEnv(
+        config.world,
+        count,
+        seed=seed,
+        first_episode=first_episode,
+        size=config.size,
+        action_repeat=config.action_repeat,
+        renderer=config.renderer,
+    )
+
+
+def make_for_tasks(
+    config: WorldConfig, tasks: Sequence[Task], episodes: int, seed: int, workers: int | None = None
+) -> VectorEnv:
+    """Environments to evaluate in: `episodes` of each task in turn, in the order of the tasks."""
+    makes = [partial(make_task, config, task) for task in tasks for _ in range(episodes)]
+    return VectorEnv(makes, len(makes), workers, seed=seed)
+
+
+def make_task(config: WorldConfig, task: Task) -> Any:
+    """The world with this task's own reward and initial states."""
+    options: dict[str, Any] = {"size": config.size, "action_repeat": config.action_repeat, "renderer": config.renderer}
+    if task.reward is None:
+        return make(task.name, **options)
+    return make(domain_of(config.world), task=task, **options)

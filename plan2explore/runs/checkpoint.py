@@ -1,0 +1,320 @@
+"""Checkpoints: arrays in safetensors, everything else in JSON. Nothing in them can be executed.
+
+A checkpoint NAME is two files. The arrays are written first; NAME.json comes last, has their size and checksum,
+and is what makes the checkpoint exist. Each file is written under another name and renamed.
+"""
+
+import hashlib
+import operator
+import os
+import re
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from plan2explore import __version__
+from plan2explore.agent.learner import LearnerState
+from plan2explore.agent.parts import Part
+
+from .files import log, read_json, remove_side_files, sync, write_file, write_json
+
+FORMAT = 1
+"""Number of the format written. Larger ones are refused."""
+TYPES: dict[str, Any] = {
+    "F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": jnp.bfloat16,
+    "I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8,
+    "U64": np.uint64, "U32": np.uint32, "U16": np.uint16, "U8": np.uint8, "BOOL": np.bool_,
+}  # fmt: skip
+NAME = "[0-9]{10,18}"
+Arrays = dict[str, np.ndarray]
+
+
+class BadCheckpoint(ValueError):
+    """A checkpoint that cannot be used; the text says which and why."""
+
+
+class NewerCheckpoint(BadCheckpoint):
+    """A checkpoint that a newer version of this package made. Nothing is wrong with it."""
+
+
+# --- One checkpoint ---
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
+    """Writes `path`.safetensors and then `path`.json; whenever this ends, an older checkpoint or the new one is there."""
+    old = _data_file_of(path)
+    data_file = _beside(path, ".safetensors")
+    if old == data_file:  # not overwritten: the old JSON needs it until the new one is there
+        data_file = _beside(path, ".new.safetensors")
+    data = safetensors.numpy.save({name: np.asarray(array, order="C") for name, array in arrays.items()})
+    description = {
+        "format": FORMAT,
+        "version": __version__,
+        "data": data_file.name,
+        "size": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "meta": dict(meta),
+    }
+    try:
+        write_file(data_file, [data])
+        write_json(_beside(path, ".json"), description)
+    except BaseException:
+        if _data_file_of(path) != data_file:
+            data_file.unlink(missing_ok=True)
+        raise
+    if old is not None and old != data_file:
+        old.unlink(missing_ok=True)
+
+
+def load_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    """The arrays and the meta data of `path`, checked. Raises `BadCheckpoint`; executes nothing."""
+    description = _read_description(path)
+    data_file = _beside(path, ".json").with_name(description["data"])
+    if not data_file.is_file():
+        raise BadCheckpoint(f"{data_file} is missing: {path.name}.json is there, but not its arrays.")
+    if (size := data_file.stat().st_size) != description["size"]:
+        raise BadCheckpoint(f"{data_file} is damaged: it has {size:,} bytes instead of {description['size']:,}.")
+    data = data_file.read_bytes()
+    if hashlib.sha256(data).hexdigest() != description["sha256"]:
+        raise BadCheckpoint(f"{data_file} is damaged: its checksum is not the one that {path.name}.json has.")
+    return _read_arrays(data_file, data), description["meta"]
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
+
+
+def _read_description(path: Path) -> dict[str, Any]:
+    """Contents of a checkpoint's JSON file, with every field of the expected type."""
+    file = _beside(path, ".json")
+    try:
+        description = read_json(file)
+    except ValueError as error:
+        raise BadCheckpoint(f"{file} {error}.") from None
+    number, version = description.get("format"), description.get("version")
+    if isinstance(number, int) and number > FORMAT:
+        raise NewerCheckpoint(
+            f"{file} was made by a newer version of plan2explore ({version!s:.20}, format {number}; this is "
+            f"{__version__}, format {FORMAT}): update plan2explore."
+        )
+    kinds = {"format": int, "data": str, "size": int, "sha256": str, "meta": dict}
+    wrong = [name for name, kind in kinds.items() if not isinstance(description.get(name), kind)]
+    # The name must be one that we give: a stranger's file could point anywhere.
+    if wrong or description["data"] not in (f"{path.name}.safetensors", f"{path.name}.new.safetensors"):
+        raise BadCheckpoint(f"{file} is damaged: no proper {(wrong or ['data'])[0]!r} in it.")
+    return description
+
+
+def _data_file_of(path: Path) -> Path | None:
+    """The file with the arrays of a checkpoint that is there already."""
+    try:
+        return path.with_name(_read_description(path)["data"])
+    except BadCheckpoint:
+        return None
+
+
+def _read_arrays(file: Path, data: bytes) -> Arrays:
+    try:
+        found = safetensors.deserialize(data)
+    except safetensors.SafetensorError as error:
+        raise BadCheckpoint(f"{file} is no safetensors file: {error}.") from None
+    unknown = {entry["dtype"] for _, entry in found} - set(TYPES)
+    if unknown:
+        raise BadCheckpoint(f"{file} has numbers of an unknown format: {', '.join(sorted(unknown))}.")
+    return {
+        name: np.frombuffer(entry["data"], TYPES[entry["dtype"]]).reshape(entry["shape"])
+        for name, entry in sorted(found, key=lambda named: named[0])
+    }
+
+
+# --- The learner's state as named arrays ---
+
+
+def pack(state: LearnerState) -> Arrays:
+    """A learner's state as arrays that stay as they are, whatever becomes of the state: `model/rows`, ...
+
+    On a CPU they are views of the state's buffers, which JAX then does not reuse; a test makes sure of it.
+    """
+    return _named_leaves(jax.device_get(_plain(state)))
+
+
+def unpack(template: LearnerState, arrays: Mapping[str, np.ndarray]) -> LearnerState:
+    """The state that `pack` was given. `template` is `jax.eval_shape(learner.init, key)`."""
+    expected = _named_leaves(jax.eval_shape(_plain, template))
+    for name in (*expected, *arrays):
+        theirs, ours = (_size_of(group.get(name)) for group in (arrays, expected))
+        if theirs != ours:
+            raise BadCheckpoint(
+                f"The checkpoint is of another configuration: {name!r} is {theirs} in it and {ours} in this agent. "
+                "Use the settings, and the kind of observations, that it was made with."
+            )
+    leaves = [jnp.array(arrays[name]) for name in expected]
+    plain: LearnerState = jax.tree.unflatten(jax.tree.structure(template), leaves)
+    return plain._replace(key=jax.random.wrap_key_data(plain.key))
+
+
+def pack_parts(parts: Mapping[str, Part]) -> Arrays:
+    """The parameters alone, without what the optimisers remember."""
+    rows = jax.device_get({name: part.rows for name, part in parts.items()})
+    return {f"{name}/rows": values for name, values in rows.items()}
+
+
+def unpack_rows(arrays: Mapping[str, np.ndarray]) -> Arrays:
+    """Parameters by the part's name, out of what `pack_parts` or `pack` made."""
+    return {name.removesuffix("/rows"): rows for name, rows in arrays.items() if name.endswith("/rows")}
+
+
+def _plain(state: LearnerState) -> LearnerState:
+    """The state with its random key as ordinary numbers."""
+    return state._replace(key=jax.random.key_data(state.key))
+
+
+def _named_leaves(state: LearnerState) -> dict[str, Any]:
+    """Leaves by name, in their order in the tree.
+
+    Positions in tuples are left out: how deep optax nests its states is not worth remembering.
+    """
+    found = {}
+    for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]:
+        steps = [getattr(step, "name", getattr(step, "key", None)) for step in path]
+        name = "/".join(str(step) for step in steps if step is not None).removeprefix("parts/")
+        if name in found:
+            raise ValueError(f"Two arrays of the state are called {name!r}: the checkpoint could not tell them apart.")
+        found[name] = leaf
+    return found
+
+
+def _size_of(leaf: Any) -> str:
+    return "missing" if leaf is None else f"{np.dtype(leaf.dtype)}{list(leaf.shape)}"
+
+
+# --- All checkpoints of a run ---
+
+
+class Checkpoints:
+    """A folder of checkpoints, named by a number that grows: environment steps, or updates.
+
+    One writer at a time: hold the run's lock. `keep`: how many of the largest numbers stay; none means all.
+    """
+
+    def __init__(self, folder: Path, keep: int | None = 2) -> None:
+        self.folder, self.keep = folder, keep
+        self._writer: ThreadPoolExecutor | None = None
+        self._saving: Future[None] | None = None
+
+    def steps(self) -> list[int]:
+        """Numbers of all checkpoints, ascending."""
+        names = [file.name for file in self.folder.iterdir()] if self.folder.is_dir() else []
+        return sorted(int(name.split(".")[0]) for name in names if re.fullmatch(rf"{NAME}\.json", name))
+
+    def path(self, steps: int) -> Path:
+        """Where a checkpoint is, without the endings of its two files."""
+        try:
+            whole = operator.index(steps)
+        except TypeError:
+            whole = -1
+        if not 0 <= whole < 10**18:
+            raise ValueError(f"A checkpoint is named by its steps, a whole number, not {steps!r}.")
+        return self.folder / f"{whole:010d}"
+
+    def save(self, steps: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
+        """Writes a checkpoint (a former one of the same steps is replaced), then removes those that are too many."""
+        self.wait()
+        self._save(steps, arrays, meta)
+
+    def save_soon(self, steps: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
+        """`save` in the background, after the previous one. Its error is raised by whatever is called next."""
+        self.wait()
+        self._writer = self._writer or ThreadPoolExecutor(1, "checkpoint")
+        self._saving = self._writer.submit(self._save, steps, arrays, dict(meta))
+
+    def wait(self) -> None:
+        """Waits until the last checkpoint is on disk, and raises what stopped it."""
+        saving = self._saving
+        if saving is None:
+            return
+        try:
+            saving.result()
+        finally:
+            if saving.done():  # not so if Ctrl-C ended the waiting
+                self._saving = None
+
+    def load(self, steps: int) -> tuple[Arrays, dict[str, Any]]:
+        """The checkpoint of exactly these steps."""
+        return load_arrays(self.path(self.nearest(steps)))
+
+    def nearest(self, steps: int) -> int:
+        """The same number if there is such a checkpoint; else a `BadCheckpoint` that lists what there is."""
+        self.path(steps)
+        there = self.steps()
+        if steps in there:
+            return operator.index(steps)
+        if not there:
+            raise BadCheckpoint(f"{self.folder} has no checkpoint.")
+        best = min(there, key=lambda other: abs(other - steps))
+        raise BadCheckpoint(
+            f"{self.folder} has nothing at {steps} environment steps, but at {', '.join(map(str, there))}. "
+            f"The nearest is {best}."
+        )
+
+    def load_latest(self, set_aside: bool = True) -> tuple[Arrays, dict[str, Any]] | None:
+        """The newest good checkpoint, or none.
+
+        Bad ones are named in the log and moved to `set-aside/`, unless the caller is only a reader of the run.
+        One that a newer version made is an error.
+        """
+        for steps in reversed(self.steps()):
+            try:
+                return load_arrays(self.path(steps))
+            except NewerCheckpoint:
+                raise
+            except BadCheckpoint as error:
+                moved = f" It was moved to {self._set_aside(steps)}." if set_aside else ""
+                log.warning("%s%s Trying the checkpoint before it.", error, moved)
+        return None
+
+    def _save(self, steps: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._clean()
+        save_arrays(self.path(steps), arrays, meta)
+        there = self.steps()
+        newest = there if self.keep is None else there[-self.keep :]
+        for other in set(there) - {*newest, operator.index(steps)}:
+            for file in _files_of(self.path(other)):
+                file.unlink(missing_ok=True)
+
+    def _clean(self) -> None:
+        """Removes what killed writers left: side files, and arrays that no JSON file names."""
+        remove_side_files(self.folder)
+        for file in self.folder.glob("*.safetensors"):
+            name = file.name.partition(".")[0]
+            if not re.fullmatch(NAME, name):
+                continue
+            path = file.with_name(name)
+            if not _beside(path, ".json").exists() or _data_file_of(path) not in (None, file):
+                file.unlink(missing_ok=True)
+
+    def _set_aside(self, steps: int) -> Path:
+        """Moves all files of a checkpoint to a folder of their own."""
+        aside = self.folder / "set-aside"
+        count = 0
+        while (target := aside / f"{steps:010d}-{count}").exists():
+            count += 1
+        target.mkdir(parents=True)
+        for file in _files_of(self.path(steps)):
+            if os.path.lexists(file):
+                os.replace(file, target / file.name)
+        sync(self.folder)
+        return target
+
+
+def _files_of(path: Path) -> list[Path]:
+    """All files that a checkpoint can have, the one that makes it exist first."""
+    return [_beside(path, ending) for ending in (".json", ".safetensors", ".new.safetensors")]

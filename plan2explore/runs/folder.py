@@ -1,0 +1,251 @@
+"""A run's folder: what is in it, who writes it, and how each start of it came about."""
+
+import errno
+import fcntl
+import importlib.metadata
+import json
+import os
+import platform
+import secrets
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from plan2explore import __version__
+from plan2explore.bench.machine import commit, cpu_name
+
+from .files import append_line, read_json, remove_side_files, write_json
+
+FORMAT = 1
+"""Number of the format of `run.json`. Larger ones are refused."""
+KINDS = ("explore", "adapt")
+PACKAGES = ("jax", "jaxlib", "numpy", "mujoco", "dm_control")
+NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+
+class RunError(ValueError):
+    """A folder that cannot be used as asked; the text says why and what to do."""
+
+
+class RunFolder:
+    """A run on disk. Make one with `create` or `open`."""
+
+    def __init__(self, path: Path, content: dict[str, Any]) -> None:
+        self.path = path
+        self._content = content
+
+    @classmethod
+    def create(cls, path: Path | str, kind: str, settings: dict[str, Any]) -> "RunFolder":
+        """Makes a new run. Refuses a folder that is one already, or that has anything else in it."""
+        path = Path(path)
+        if kind not in KINDS:
+            raise RunError(f"A run is of kind {' or '.join(KINDS)}, not {kind!r}.")
+        _refuse_used(path)
+        content = {
+            "format": FORMAT,
+            "version": __version__,
+            "kind": kind,
+            "id": secrets.token_hex(6),
+            "created": _now(),
+            "settings": settings,
+        }
+        json.dumps(content, allow_nan=False)  # what cannot be written is an error before anything is
+        path.mkdir(parents=True, exist_ok=True)
+        run = cls(path, content)
+        with run.lock():
+            _refuse_used(path)  # again: another process may have been quicker
+            run._write(content)
+        return run
+
+    @classmethod
+    def open(cls, path: Path | str) -> "RunFolder":
+        """The run in a folder. Writes nothing."""
+        path = Path(path)
+        file = path / "run.json"
+        if not path.is_dir():
+            raise RunError(f"{path} is not a folder." if path.exists() else f"There is no folder {path}.")
+        if not file.exists():
+            raise RunError(f"{path} is not a run: it has no run.json. Give the folder that a run was written to.")
+        try:
+            content = read_json(file)
+        except ValueError as error:
+            raise RunError(f"{file} {error}. Put back a copy of it: the rest of the run may well be whole.") from None
+        _check(file, content)
+        return cls(path, content)
+
+    @staticmethod
+    def is_run(path: Path | str) -> bool:
+        """Whether there is a run in this folder, be it whole or damaged."""
+        return (Path(path) / "run.json").is_file()
+
+    # --- What is where ---
+
+    @property
+    def kind(self) -> str:
+        """`explore` or `adapt`."""
+        return self._content["kind"]
+
+    @property
+    def id(self) -> str:
+        """Twelve random hexadecimal digits that tell runs apart, wherever their folders are."""
+        return self._content["id"]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings as used."""
+        return self._content["settings"]
+
+    @property
+    def episodes(self) -> Path:
+        return self.path / "episodes"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def snapshots(self) -> Path:
+        return self.path / "snapshots"
+
+    @property
+    def adapt(self) -> Path:
+        return self.path / "adapt"
+
+    @property
+    def videos(self) -> Path:
+        return self.path / "videos"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tensorboard"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def evaluations_file(self) -> Path:
+        return self.path / "evaluations.jsonl"
+
+    # --- What changes ---
+
+    def change_settings(self, settings: dict[str, Any]) -> None:
+        """Replaces the settings, for a run that goes on with others (more steps, say). Hold the lock."""
+        self._write(self._content | {"settings": settings})
+
+    def _write(self, content: dict[str, Any]) -> None:
+        remove_side_files(self.path)
+        write_json(self.path / "run.json", content)
+        self._content = read_json(self.path / "run.json")  # as everyone will read it: tuples are lists now
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keeps other processes from writing this run. However this process ends, the kernel lets go of it."""
+        file = self._open_lock()
+        try:
+            self._take(file)
+            holder = {"process": os.getpid(), "host": socket.gethostname(), "since": _now()}
+            with suppress(OSError):  # a full disk: it is a courtesy only
+                os.ftruncate(file, 0)
+                os.pwrite(file, json.dumps(holder).encode() + b"\n", 0)
+            yield
+            os.ftruncate(file, 0)
+        finally:
+            os.close(file)
+
+    def _open_lock(self) -> int:
+        try:
+            return os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+                raise RunError(f"{self.path} cannot be written: {error.strerror}. Copy it to a place of yours.") from None
+            raise
+
+    def _take(self, file: int) -> None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunError(f"{self.path} is being written by {_read_holder(file)}. Wait for it, or stop it.") from None
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            raise RunError(
+                f"The file system of {self.path} has no locks (flock: {error.strerror}), so two processes could write the "
+                "same run. Put the run on a local disk."
+            ) from None
+
+    def record_start(self, command: Sequence[str]) -> None:
+        """Adds a line to `starts.jsonl`: when, which command, which versions, which commit, what machine."""
+        line = {"time": _now(), "command": list(command), "versions": _versions(), "commit": commit(), "machine": _machine()}
+        append_line(self.path / "starts.jsonl", line)
+
+
+def _refuse_used(path: Path) -> None:
+    """Raises unless a run can be made here: in a new or an empty folder."""
+    if RunFolder.is_run(path):
+        raise RunError(f"{path} is a run already. To go on with it, give the folder alone; or choose another folder.")
+    if path.exists() and not path.is_dir():
+        raise RunError(f"{path} is a file. Choose another folder for the run.")
+    # A process that was killed here before its run.json was written leaves no more than these.
+    others = [file.name for file in path.iterdir() if not _left_over(file.name)] if path.exists() else []
+    if others:
+        raise RunError(f"{path} is no run, but it is not empty either ({min(others)}, ...). Choose another folder.")
+
+
+def _left_over(name: str) -> bool:
+    return name == "lock" or (name.startswith(".run.json.") and name.endswith(".part"))
+
+
+def _check(file: Path, content: dict[str, Any]) -> None:
+    """Raises if this is no `run.json` that this version can read."""
+    number = content.get("format")
+    if isinstance(number, int) and number > FORMAT:
+        raise RunError(
+            f"{file} was made by a newer version of plan2explore ({content.get('version')!s:.20}, format {number}; this "
+            f"is {__version__}, format {FORMAT}): update plan2explore."
+        )
+    kinds = {"format": int, "kind": str, "id": str, "settings": dict}
+    wrong = [name for name, kind in kinds.items() if not isinstance(content.get(name), kind)]
+    if not wrong and content["kind"] not in KINDS:
+        wrong = ["kind"]
+    if wrong:
+        raise RunError(f"{file} is damaged: no proper {wrong[0]!r} in it. Put back a copy of it.")
+
+
+def _read_holder(file: int) -> str:
+    """Who holds the lock, as they wrote it there."""
+    try:
+        holder = json.loads(os.pread(file, 4096, 0))
+        return f"process {holder['process']:d} on {holder['host']!s:.100} since {holder['since']!s:.40}"
+    except (ValueError, TypeError, LookupError):  # it took the lock this instant
+        return "another process"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _versions() -> dict[str, str]:
+    found = {"plan2explore": __version__, "python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "none"
+    return found
+
+
+def _machine() -> dict[str, Any]:
+    import jax  # late: it takes a second, and readers of runs need none
+
+    return {
+        "cpu": cpu_name(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "devices": [device.device_kind for device in jax.devices()],
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "host": socket.gethostname(),
+    }

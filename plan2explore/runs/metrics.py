@@ -1,0 +1,207 @@
+"""Metrics of a run: a JSON line for each moment, and the same for TensorBoard and, if wanted, Weights & Biases."""
+
+import io
+import math
+import os
+import socket
+import struct
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from .files import append, append_line, keep_lines, log, parse_object, read_lines, split_lines, sync
+from .folder import RunError, RunFolder
+
+RESERVED = {"env_steps", "time"}
+
+
+class Metrics:
+    """Writes metrics by environment steps. What was written survives this process, however that ends.
+
+    `resume_at`: environment steps of the checkpoint that the run goes on from. What a killed process wrote
+    after it is dropped, because it will be written again.
+    """
+
+    def __init__(self, folder: RunFolder, resume_at: int | None = None, wandb: bool = False) -> None:
+        self.file = folder.metrics_file
+        self._wandb = _start_wandb(folder) if wandb else None  # first: it may be missing
+        _drop_after(self.file, math.inf if resume_at is None else resume_at)
+        self._events = _EventFile(folder.tensorboard, resume_at)
+
+    def write(self, env_steps: int, values: Mapping[str, Any], **more: Any) -> None:
+        """Adds one line. `values` are numbers and are drawn; `more` goes to the JSON line alone.
+
+        JSON has no word for a number that is not finite: it becomes null there.
+        """
+        if taken := RESERVED & {*values, *more}:
+            raise ValueError(f"A metric cannot be called {min(taken)!r}: every line has one already.")
+        numbers = {name: _number(name, value) for name, value in values.items()}
+        line = {"env_steps": int(env_steps), "time": round(time.time(), 3)} | more
+        append_line(self.file, line | {name: _finite(number) for name, number in numbers.items()})
+        self._events.scalars(env_steps, numbers)
+        self._log(env_steps, numbers)
+
+    def histogram(self, env_steps: int, name: str, values: Any) -> None:
+        """How numbers are distributed, those that are not finite left out."""
+        flat = np.asarray(values, np.float64).ravel()
+        flat = flat[np.isfinite(flat)]
+        if flat.size:
+            self._events.histogram(env_steps, name, flat)
+            if self._wandb:
+                self._log(env_steps, {name: self._wandb.Histogram(flat)})
+
+    def video(self, env_steps: int, name: str, frames: np.ndarray, fps: float) -> None:
+        """A moving picture, of `frames` uint8 (time, height, width, 3)."""
+        moving = encode_gif(frames, fps)
+        self._events.picture(env_steps, name, moving, frames.shape[1], frames.shape[2])
+        if self._wandb:
+            self._log(env_steps, {name: self._wandb.Video(io.BytesIO(moving), format="gif")})
+
+    def flush(self) -> None:
+        """Returns when everything is on disk."""
+        for file in (self.file, self._events.file):
+            if file.exists():
+                sync(file)
+
+    def close(self) -> None:
+        """Makes sure that everything is on disk. A second time does no harm."""
+        self.flush()
+        if self._wandb:
+            self._wandb.finish()
+            self._wandb = None
+
+    def __enter__(self) -> "Metrics":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _log(self, env_steps: int, values: Mapping[str, Any]) -> None:
+        if self._wandb:
+            self._wandb.log({"env_steps": int(env_steps), **values})
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """All lines of a `metrics.jsonl`. Damaged ones are named in the log and skipped."""
+    lines = read_lines(path)
+    proper = [line for line in lines if isinstance(line.get("env_steps"), int)]
+    if len(proper) < len(lines):
+        log.warning("%d lines of %s have no env_steps and were skipped.", len(lines) - len(proper), path)
+    return proper
+
+
+def encode_gif(frames: np.ndarray, fps: float) -> bytes:
+    """A GIF that repeats for ever, of `frames` uint8 (time, height, width, 3)."""
+    if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != np.uint8 or not len(frames):
+        raise ValueError(f"A video is uint8 (time, height, width, 3), not {frames.dtype} {frames.shape}.")
+    first, *others = [Image.fromarray(frame) for frame in frames]
+    file = io.BytesIO()
+    first.save(file, "GIF", save_all=True, append_images=others, duration=1000 / fps, loop=0)
+    return file.getvalue()
+
+
+def _number(name: str, value: Any) -> int | float:
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind in "OUSMmc":
+        raise ValueError(f"Metric {name!r} should be one number, not {array.dtype} of shape {array.shape}.")
+    return int(array.item()) if array.dtype.kind in "biu" else float(array.item())
+
+
+def _finite(number: int | float) -> int | float | None:
+    return number if math.isfinite(number) else None
+
+
+def _drop_after(file: Path, env_steps: float) -> None:
+    """Removes lines of later moments, and a last line that was never finished."""
+    whole, torn = split_lines(file)
+
+    def is_later(line: bytes) -> bool:
+        steps = (parse_object(line) or {}).get("env_steps")
+        return isinstance(steps, int) and steps > env_steps
+
+    kept = [line for line in whole if not is_later(line)]
+    if torn or len(kept) < len(whole):
+        keep_lines(file, kept)
+
+
+def _start_wandb(folder: RunFolder) -> Any:
+    try:
+        import wandb
+    except ImportError:
+        text = "Weights & Biases is not installed: pip install 'plan2explore[wandb]', or go without --wandb."
+        raise RunError(text) from None
+    wandb.init(
+        project=os.environ.get("WANDB_PROJECT", "plan2explore"),
+        id=folder.id,  # the same at each start, so that the curves go on
+        name=folder.path.name,
+        dir=str(folder.path),
+        config=folder.settings,
+        resume="allow",
+    )
+    wandb.define_metric("*", step_metric="env_steps")
+    return wandb
+
+
+class _EventFile:
+    """One more file for TensorBoard, written without a thread between: its errors are the caller's at once."""
+
+    def __init__(self, folder: Path, resume_at: int | None) -> None:
+        from tensorboardX.proto.event_pb2 import Event, SessionLog  # late: half a second
+
+        self._event = Event
+        self.file = _new_event_file(folder)
+        self._append(file_version="brain.Event:2")
+        if resume_at is not None:  # TensorBoard hides what older files have from this step on
+            self._append(step=resume_at + 1, session_log=SessionLog(status=SessionLog.START))
+
+    def scalars(self, env_steps: int, numbers: Mapping[str, int | float]) -> None:
+        self._summary(env_steps, [{"tag": name, "simple_value": number} for name, number in numbers.items()])
+
+    def picture(self, env_steps: int, name: str, encoded: bytes, height: int, width: int) -> None:
+        picture = {"height": height, "width": width, "colorspace": 3, "encoded_image_string": encoded}
+        self._summary(env_steps, [{"tag": name, "image": picture}])
+
+    def histogram(self, env_steps: int, name: str, values: np.ndarray) -> None:
+        counts, edges = np.histogram(values, bins=30)
+        histogram = {
+            "min": values.min(),
+            "max": values.max(),
+            "num": values.size,
+            "sum": values.sum(),
+            "sum_squares": np.square(values).sum(),
+            "bucket_limit": edges[1:].tolist(),
+            "bucket": counts.tolist(),
+        }
+        self._summary(env_steps, [{"tag": name, "histo": histogram}])
+
+    def _summary(self, env_steps: int, values: list[dict[str, Any]]) -> None:
+        self._append(step=int(env_steps), summary={"value": values})
+
+    def _append(self, **fields: Any) -> None:
+        """An event in a record: its length and the event, each followed by a checksum."""
+        from tensorboardX.record_writer import masked_crc32c
+
+        data = self._event(wall_time=time.time(), **fields).SerializeToString()
+        length = struct.pack("<Q", len(data))
+        checksums = [struct.pack("<I", masked_crc32c(part)) for part in (length, data)]
+        append(self.file, length + checksums[0] + data + checksums[1])
+
+
+def _new_event_file(folder: Path) -> Path:
+    """An empty file whose name sorts after those of earlier starts: TensorBoard reads them in that order."""
+    folder.mkdir(parents=True, exist_ok=True)
+    start, number = int(time.time()), 0
+    while True:
+        file = folder / f"events.out.tfevents.{start:010d}.{socket.gethostname()}.{number:03d}"
+        try:
+            file.touch(exist_ok=False)
+            return file
+        except FileExistsError:
+            number += 1

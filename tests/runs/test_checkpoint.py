@@ -1,0 +1,475 @@
+"""Checkpoints: exact, whole or not there at all, and harmless whoever made them."""
+
+import errno
+import hashlib
+import json
+import logging
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from plan2explore.agent.learner import Learner
+from plan2explore.agent.parts import init_part
+from plan2explore.config import PRESETS, Spaces
+from plan2explore.runs import checkpoint, files
+from plan2explore.runs.checkpoint import (
+    BadCheckpoint,
+    Checkpoints,
+    NewerCheckpoint,
+    load_arrays,
+    pack,
+    pack_parts,
+    save_arrays,
+    unpack,
+    unpack_rows,
+)
+
+ARRAYS = {"model/rows": np.arange(2000, dtype=np.float32).reshape(2, 1000), "update": np.array(7, np.int32)}
+ENDINGS = ("json", "safetensors")
+SPACES = Spaces(action=2, image=None, proprio=3, tasks=1)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+def edit(file: Path, **fields) -> None:
+    """Changes fields of a checkpoint's JSON."""
+    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+
+
+def forge(path: Path, data: bytes) -> None:
+    """A stranger's checkpoint: any bytes, described properly."""
+    for file in checkpoint._files_of(path):
+        file.unlink(missing_ok=True)
+    save_arrays(path, ARRAYS, {})
+    path.with_name(path.name + ".safetensors").write_bytes(data)
+    edit(path.with_name(path.name + ".json"), size=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+
+# --- The learner's state ---
+
+
+@pytest.fixture(scope="module")
+def learner():
+    return Learner(PRESETS["tiny"], SPACES)
+
+
+@pytest.fixture(scope="module")
+def template(learner):
+    return jax.eval_shape(learner.init, jax.random.key(0))
+
+
+def test_training_goes_on_bit_by_bit(learner, template, tmp_path):
+    """Save, go on; load, go on: the same parameters, optimisers and key."""
+    rng = np.random.default_rng(0)
+    shape = (learner.agent.config.batch, learner.agent.config.length)
+    sizes = {"proprio": 3, "action": 2, "reward": 1}
+    batch = {name: jnp.asarray(rng.uniform(-1, 1, (*shape, size)), jnp.float32) for name, size in sizes.items()}
+    state, _ = learner.update(learner.init(jax.random.key(5)), batch)
+
+    packed = pack(state)
+    before = {name: array.copy() for name, array in packed.items()}
+    onwards, _ = learner.update(state, batch)
+    for name, array in packed.items():
+        np.testing.assert_array_equal(array, before[name], err_msg=f"{name} was overwritten by the next update")
+
+    save_arrays(tmp_path / "one", packed, {"episodes": 3})
+    arrays, meta = load_arrays(tmp_path / "one")
+    again, _ = learner.update(unpack(template, arrays), batch)
+    assert meta == {"episodes": 3}
+    expected, found = pack(onwards), pack(again)
+    assert list(expected) == list(found) and int(found["update"]) == 2
+    for name, array in expected.items():
+        np.testing.assert_array_equal(array, found[name], err_msg=name)
+        assert array.dtype == found[name].dtype
+    assert any((expected[name] != before[name]).any() for name in expected if name.endswith("rows"))
+
+
+def test_names_can_be_read(template):
+    packed = {name: leaf.shape for name, leaf in checkpoint._named_leaves(template).items()}
+    assert set(packed) == {"update", "key"} | {
+        f"{part}/{name}"
+        for part in ("actor", "critic", "model", "novelty", "reward")
+        for name in ("rows", "memory/count", "memory/mu", "memory/nu")
+    }
+    assert packed["model/rows"] == packed["model/memory/mu"]
+
+
+def test_other_sizes_are_named(template, tmp_path):
+    other = Learner(PRESETS["tiny"], replace(SPACES, proprio=4))
+    shapes = checkpoint._named_leaves(jax.eval_shape(lambda key: checkpoint._plain(other.init(key)), jax.random.key(0)))
+    arrays = {name: np.zeros(leaf.shape, leaf.dtype) for name, leaf in shapes.items()}
+    with pytest.raises(BadCheckpoint, match=r"another configuration: 'model/rows' is float32\[1, \d+\] in it and float"):
+        unpack(template, arrays)
+    shapes = checkpoint._named_leaves(jax.eval_shape(checkpoint._plain, template))
+    fitting = {name: np.zeros(leaf.shape, leaf.dtype) for name, leaf in shapes.items()}
+    assert unpack(template, fitting).parts["model"].rows.shape == template.parts["model"].rows.shape
+    with pytest.raises(BadCheckpoint, match="'critic/rows' is missing in it"):
+        unpack(template, {name: array for name, array in fitting.items() if name != "critic/rows"})
+    with pytest.raises(BadCheckpoint, match=r"'extra' is float64\[2\] in it and missing in this agent"):
+        unpack(template, fitting | {"extra": np.zeros(2)})
+    with pytest.raises(BadCheckpoint, match=r"'update' is int64\[\] in it and int32\[\]"):
+        unpack(template, fitting | {"update": np.zeros((), np.int64)})
+
+
+def test_a_snapshot_has_parameters_alone(tmp_path):
+    rows = {"model": jnp.ones((1, 5)), "actor": jnp.full((2, 3), 2.0), "novelty": jnp.zeros((1, 0))}
+    parts = {name: init_part(values) for name, values in rows.items()}
+    save_arrays(tmp_path / "one", pack_parts(parts), {})
+    arrays, _ = load_arrays(tmp_path / "one")
+    assert set(arrays) == {"model/rows", "actor/rows", "novelty/rows"}
+    rows = unpack_rows(arrays | {"model/memory/mu": np.zeros(1), "update": np.zeros(())})
+    assert {name: array.shape for name, array in rows.items()} == {"model": (1, 5), "actor": (2, 3), "novelty": (1, 0)}
+    np.testing.assert_array_equal(rows["actor"], parts["actor"].rows)
+
+
+# --- One checkpoint ---
+
+
+@pytest.mark.parametrize("kind", [jnp.bfloat16, np.float16, np.float32, np.float64, np.int8, np.int64, np.uint32, np.bool_])
+def test_every_kind_of_number_comes_back(kind, tmp_path):
+    arrays = {
+        "flat": np.array([0, 1, 1, 0], kind),
+        "turned": np.arange(6).reshape(2, 3).astype(kind).T,
+        "single": np.array(1, kind),
+        "empty": np.zeros((0, 3), kind),
+    }
+    save_arrays(tmp_path / "one", arrays, {})
+    found, _ = load_arrays(tmp_path / "one")
+    assert set(found) == set(arrays)
+    for name, array in arrays.items():
+        assert found[name].dtype == array.dtype and found[name].shape == array.shape
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_anyone_can_read_the_arrays(tmp_path):
+    save_arrays(tmp_path / "one", ARRAYS, {})
+    found = safetensors.numpy.load_file(tmp_path / "one.safetensors")
+    np.testing.assert_array_equal(found["model/rows"], ARRAYS["model/rows"])
+
+
+def damage(path: Path, how: str) -> None:
+    data, text = path.with_name("one.safetensors"), path.with_name("one.json")
+    if how == "cut":
+        data.write_bytes(data.read_bytes()[:-100])
+    elif how == "flipped":
+        content = bytearray(data.read_bytes())
+        content[len(content) // 2] ^= 4
+        data.write_bytes(content)
+    elif how == "no arrays":
+        data.unlink()
+    elif how == "no JSON":
+        text.unlink()
+    elif how == "cut JSON":
+        text.write_bytes(text.read_bytes()[:50])
+    elif how == "JSON list":
+        text.write_text("[1, 2]")
+    elif how == "nested JSON":
+        text.write_text("[" * 200_000)
+    elif how == "field":
+        edit(text, size="many")
+    elif how == "pointer":
+        edit(text, data="../../etc/passwd")
+    elif how == "binary JSON":
+        text.write_bytes(b"\x80\x04\xff\x00")
+
+
+FAULTS = {
+    "cut": r"one\.safetensors is damaged: it has .* bytes instead of",
+    "flipped": r"one\.safetensors is damaged: its checksum",
+    "no arrays": r"one\.safetensors is missing",
+    "no JSON": r"one\.json is missing",
+    "cut JSON": r"one\.json is damaged",
+    "JSON list": r"one\.json is damaged",
+    "nested JSON": r"one\.json is damaged",
+    "field": r"one\.json is damaged: no proper 'size'",
+    "pointer": r"one\.json is damaged: no proper 'data'",
+    "binary JSON": r"one\.json is damaged",
+}
+
+
+@pytest.mark.parametrize("how", FAULTS)
+def test_damage_is_named(how, tmp_path):
+    save_arrays(tmp_path / "one", ARRAYS, {})
+    damage(tmp_path / "one", how)
+    with pytest.raises(BadCheckpoint, match=FAULTS[how]):
+        load_arrays(tmp_path / "one")
+
+
+def test_a_newer_format_says_so(tmp_path):
+    save_arrays(tmp_path / "one", ARRAYS, {})
+    edit(tmp_path / "one.json", format=checkpoint.FORMAT + 1, version="9.1")
+    with pytest.raises(NewerCheckpoint, match=r"one\.json was made by a newer version .*\(9\.1.*: update plan2explore"):
+        load_arrays(tmp_path / "one")
+
+
+class Bomb:
+    """Touches a file when it is unpickled."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self):
+        return Path.touch, (self.target,)
+
+
+def test_strangers_files_are_errors_and_execute_nothing(tmp_path):
+    target = tmp_path / "executed"
+
+    def with_header(header: bytes, data: bytes = b"", length: int | None = None) -> bytes:
+        return struct.pack("<Q", len(header) if length is None else length) + header + data
+
+    def entry(**fields) -> bytes:
+        return json.dumps({"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]} | fields}).encode()
+
+    hostile = {
+        "a pickle": pickle.dumps(Bomb(target)),
+        "a long pickle": pickle.dumps([Bomb(target), "x" * 10_000]),
+        "nothing": b"",
+        "a huge header": with_header(b"{}", length=2**63),
+        "a header beyond the end": with_header(b"{}", length=10**7),
+        "an overflowing shape": with_header(entry(shape=[2**62, 4]), bytes(16)),
+        "offsets beyond the end": with_header(entry(data_offsets=[0, 10**9]), bytes(16)),
+        "objects": with_header(entry(dtype="O"), bytes(16)),
+        "an unknown format": with_header(entry(dtype="F8_E4M3", shape=[16]), bytes(16)),
+        "nesting": with_header(b"[" * 100_000),
+    }
+    for what, data in hostile.items():
+        forge(tmp_path / "one", data)
+        with pytest.raises(BadCheckpoint, match=r"one\.safetensors (is no safetensors file|has numbers of an unknown)"):
+            load_arrays(tmp_path / "one")
+        assert not target.exists(), what
+    (tmp_path / "one.json").write_bytes(pickle.dumps(Bomb(target)))
+    with pytest.raises(BadCheckpoint, match="is damaged"):
+        load_arrays(tmp_path / "one")
+    assert not target.exists()
+    pickle.loads(hostile["a pickle"])
+    assert target.exists(), "the bomb itself is no good, so this test shows nothing"
+
+
+def test_a_pipe_does_not_keep_us_waiting(tmp_path):
+    save_arrays(tmp_path / "one", ARRAYS, {})
+    (tmp_path / "one.json").unlink()
+    os.mkfifo(tmp_path / "one.json")
+    with pytest.raises(BadCheckpoint, match="is missing"):
+        load_arrays(tmp_path / "one")
+
+
+# --- All checkpoints of a run ---
+
+
+def test_the_newest_stay(tmp_path):
+    saved = Checkpoints(tmp_path / "some", keep=2)
+    assert saved.steps() == [] and saved.load_latest() is None
+    for steps in (0, 500, 1000, np.int64(12_000)):
+        saved.save(steps, ARRAYS, {"steps": int(steps)})
+    assert saved.steps() == [1000, 12_000]
+    assert names(tmp_path / "some") == [f"{steps:010d}.{end}" for steps in (1000, 12_000) for end in ENDINGS]
+    arrays, meta = saved.load_latest()
+    assert meta == {"steps": 12_000}
+    np.testing.assert_array_equal(arrays["model/rows"], ARRAYS["model/rows"])
+    every = Checkpoints(tmp_path / "all", keep=None)
+    for steps in range(4):
+        every.save(steps, ARRAYS, {})
+    assert every.steps() == [0, 1, 2, 3]
+
+
+def test_what_is_not_there_is_said(tmp_path):
+    saved = Checkpoints(tmp_path, keep=None)
+    with pytest.raises(BadCheckpoint, match="has no checkpoint"):
+        saved.nearest(5)
+    for steps in (0, 500, 1000):
+        saved.save(steps, {"a": np.array(steps)}, {})
+    assert saved.nearest(500) == 500 and saved.load(500)[0]["a"] == 500
+    with pytest.raises(BadCheckpoint, match=r"nothing at 600 environment steps, but at 0, 500, 1000\. The nearest is 500\."):
+        saved.load(600)
+    for steps in ("../x", 1.5, -1, None):
+        with pytest.raises(ValueError, match="a whole number"):
+            saved.save(steps, ARRAYS, {})
+
+
+def test_a_bad_one_is_set_aside_and_the_one_before_is_used(tmp_path, caplog):
+    saved = Checkpoints(tmp_path)
+    for steps in (1, 2):
+        saved.save(steps, ARRAYS, {"steps": steps})
+    (tmp_path / "0000000002.safetensors").write_bytes(b"short")
+    with caplog.at_level(logging.WARNING):
+        assert saved.load_latest(set_aside=False)[1] == {"steps": 1}
+        assert saved.steps() == [1, 2], "a reader moves nothing"
+        assert saved.load_latest()[1] == {"steps": 1}
+    assert "0000000002.safetensors is damaged" in caplog.text and "set-aside/0000000002-0" in caplog.text
+    assert names(tmp_path / "set-aside" / "0000000002-0") == ["0000000002.json", "0000000002.safetensors"]
+    assert saved.steps() == [1]
+    saved.save(2, ARRAYS, {"steps": 2})
+    assert saved.load_latest()[1] == {"steps": 2}
+    (tmp_path / "0000000002.json").write_text("{")
+    assert saved.load_latest()[1] == {"steps": 1}
+    assert names(tmp_path / "set-aside") == ["0000000002-0", "0000000002-1"]
+
+
+def test_a_newer_versions_checkpoint_is_left_alone(tmp_path):
+    saved = Checkpoints(tmp_path)
+    for steps in (1, 2):
+        saved.save(steps, ARRAYS, {})
+    edit(tmp_path / "0000000002.json", format=99)
+    with pytest.raises(NewerCheckpoint, match="update plan2explore"):
+        saved.load_latest()
+    assert saved.steps() == [1, 2]
+
+
+@pytest.mark.parametrize("stopped_at", ["arrays", "JSON", "removal"])
+def test_replacing_one_of_the_same_steps_is_safe_at_every_moment(stopped_at, tmp_path, monkeypatch):
+    saved = Checkpoints(tmp_path)
+    saved.save(1, {"a": np.array(1)}, {})
+
+    class Killed(BaseException):
+        pass
+
+    def dies(*args, **kwargs):
+        raise Killed
+
+    # Nobody who is killed cleans up: so nothing is removed after that moment.
+    monkeypatch.setattr(Path, "unlink", dies if stopped_at == "removal" else lambda *args, **kwargs: None)
+    if stopped_at == "arrays":
+        monkeypatch.setattr(checkpoint, "write_file", dies)
+    elif stopped_at == "JSON":
+        monkeypatch.setattr(checkpoint, "write_json", dies)
+    with pytest.raises(Killed):
+        saved.save(1, {"a": np.array(2)}, {})
+    monkeypatch.undo()
+    assert saved.load_latest()[0]["a"] == (2 if stopped_at == "removal" else 1)
+    for value in (3, 4):
+        saved.save(1, {"a": np.array(value)}, {})
+        assert saved.load_latest()[0]["a"] == value
+        assert len(names(tmp_path)) == 2, "left-over arrays were removed"
+
+
+def test_left_overs_are_removed_but_nothing_of_others(tmp_path):
+    saved = Checkpoints(tmp_path)
+    saved.save(1, ARRAYS, {})
+    sides = [".0000000002.safetensors.123.part", ".0000000002.json.123.part"]
+    theirs = ["mine.safetensors", "notes.txt"]
+    for name in (*sides, "0000000002.safetensors", "0000000001.new.safetensors", *theirs):
+        (tmp_path / name).write_bytes(b"x")
+    saved.save(3, ARRAYS, {})
+    assert names(tmp_path) == [f"000000000{i}.{end}" for i in (1, 3) for end in ENDINGS] + theirs
+
+
+def test_saving_in_the_background(tmp_path, monkeypatch):
+    saved, gate = Checkpoints(tmp_path), threading.Event()
+    real = checkpoint.save_arrays
+
+    def slow(*args):
+        assert gate.wait(10)
+        real(*args)
+
+    monkeypatch.setattr(checkpoint, "save_arrays", slow)
+    saved.save_soon(1, ARRAYS, {})
+    assert saved.steps() == []
+    gate.set()
+    saved.save_soon(2, ARRAYS, {})
+    assert 1 in saved.steps(), "the second waited for the first"
+    saved.wait()
+    assert saved.steps() == [1, 2]
+
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_arrays", full)
+    saved.save_soon(3, ARRAYS, {})
+    with pytest.raises(OSError, match="No space left"):
+        saved.wait()
+    saved.wait()  # said once
+
+
+# --- Processes that end ---
+
+KILLS_SAVERS = """
+import os, signal, sys, time
+from pathlib import Path
+import numpy as np
+from plan2explore.runs.checkpoint import Checkpoints
+
+saved, same, i = Checkpoints(Path(sys.argv[1])), sys.argv[2] == "same", 0
+for kill in range(25):
+    ready, tell = os.pipe()
+    if not (child := os.fork()):
+        while True:
+            i += 1
+            saved.save(5 if same else i, {"a": np.full(300_000, i, np.float32)}, {"i": i})
+            os.write(tell, b"%9d" % i)
+    os.close(tell)
+    os.read(ready, 9)
+    time.sleep(0.001 * kill)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    told = os.read(ready, 10**6)
+    os.close(ready)
+    arrays, meta = saved.load_latest()
+    assert not told or meta["i"] - int(told[-9:]) in (0, 1), (meta, told[-9:])
+    assert meta["i"] > i and (arrays["a"] == meta["i"]).all()
+    i = meta["i"]
+"""
+
+
+@pytest.mark.parametrize("which", ["same", "new"])
+def test_kill_9_leaves_a_good_checkpoint(which, tmp_path):
+    """Savers killed at 25 moments: each time the last one reported as saved is there, or the one after it."""
+    done = subprocess.run([sys.executable, "-c", KILLS_SAVERS, tmp_path, which], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "set-aside").exists(), "none was bad, so none was set aside"
+
+
+FILLS_THE_DISK = """
+import resource, signal, sys, numpy as np
+from pathlib import Path
+from plan2explore.runs.checkpoint import Checkpoints
+saved = Checkpoints(Path(sys.argv[1]))
+saved.save(1, {"a": np.ones(10_000, np.float32)}, {"i": 1})
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    saved.save(2, {"a": np.ones(100_000, np.float32)}, {"i": 2})
+except OSError as error:
+    print(error.errno, error.filename)
+"""
+
+
+def test_a_file_that_cannot_grow_leaves_the_former_one(tmp_path):
+    """A file that may not grow fails as one on a full disk does: in the middle, after a part of it was written."""
+    done = subprocess.run([sys.executable, "-c", FILLS_THE_DISK, tmp_path], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == [str(errno.EFBIG), str(tmp_path / "0000000002.safetensors")], done.stderr
+    assert names(tmp_path) == ["0000000001.json", "0000000001.safetensors"]
+    assert Checkpoints(tmp_path).load_latest()[1] == {"i": 1}
+
+
+@pytest.mark.parametrize("rename", [1, 2])
+def test_no_space_for_either_file_leaves_the_former_checkpoint(rename, tmp_path, monkeypatch):
+    saved = Checkpoints(tmp_path)
+    saved.save(1, ARRAYS, {"i": 1})
+    calls, real = [], os.fsync
+
+    def full(file):
+        calls.append(file)
+        if len(calls) >= 2 * rename - 1:  # each file is synchronised, then its folder
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(file)
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*000000000[12]\."):
+        saved.save(2, ARRAYS, {"i": 2})
+    monkeypatch.undo()
+    assert names(tmp_path) == ["0000000001.json", "0000000001.safetensors"]
+    assert saved.load_latest()[1] == {"i": 1}

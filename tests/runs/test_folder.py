@@ -1,0 +1,208 @@
+"""A run's folder: made once, opened safely, written by one process at a time."""
+
+import errno
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from plan2explore.runs import files, folder
+from plan2explore.runs.folder import RunError, RunFolder
+
+SETTINGS = {"world": "walker", "steps": 1000, "probes": ("walker_walk",), "agent": {"clip": 100.0}}
+
+
+@pytest.fixture
+def run(tmp_path) -> RunFolder:
+    return RunFolder.create(tmp_path / "runs" / "walker", "explore", SETTINGS)
+
+
+def test_a_run_is_what_it_was_made(run):
+    again = RunFolder.open(run.path)
+    assert again.settings == run.settings == SETTINGS | {"probes": ["walker_walk"]}
+    assert again.kind == "explore" and again.id == run.id and len(run.id) == 12
+    assert RunFolder.is_run(run.path) and not RunFolder.is_run(run.path.parent)
+    content = json.loads((run.path / "run.json").read_text())
+    assert content["format"] == folder.FORMAT and content["created"].endswith("+00:00")
+    assert run.episodes == run.path / "episodes" and run.metrics_file == run.path / "metrics.jsonl"
+
+
+def test_settings_can_change(run):
+    run.change_settings(SETTINGS | {"steps": 5000})
+    assert run.settings["steps"] == RunFolder.open(run.path).settings["steps"] == 5000
+    assert RunFolder.open(run.path).id == run.id
+
+
+def test_a_run_is_not_made_twice(run):
+    with pytest.raises(RunError, match=r"walker is a run already\. To go on with it, give the folder alone"):
+        RunFolder.create(run.path, "explore", {})
+    assert RunFolder.open(run.path).settings["steps"] == 1000
+
+
+def test_a_run_is_made_only_in_an_empty_folder(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(RunError, match=r"is no run, but it is not empty either \(thesis.tex"):
+        RunFolder.create(tmp_path, "explore", {})
+    assert os.listdir(tmp_path) == ["thesis.tex"]
+    with pytest.raises(RunError, match=r"thesis.tex is a file"):
+        RunFolder.create(tmp_path / "thesis.tex", "explore", {})
+    with pytest.raises(RunError, match="explore or adapt, not 'train'"):
+        RunFolder.create(tmp_path / "new", "train", {})
+    with pytest.raises(ValueError, match="JSON compliant"):
+        RunFolder.create(tmp_path / "new", "explore", {"rate": float("nan")})
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_process_killed_while_making_a_run_is_no_hindrance(tmp_path):
+    (tmp_path / "lock").write_text('{"process": 1}')
+    (tmp_path / ".run.json.77.part").write_text('{"for')
+    RunFolder.create(tmp_path, "adapt", {})
+    assert sorted(os.listdir(tmp_path)) == ["lock", "run.json"]
+
+
+def test_what_is_no_run_is_said(tmp_path):
+    with pytest.raises(RunError, match=r"There is no folder .*nowhere"):
+        RunFolder.open(tmp_path / "nowhere")
+    with pytest.raises(RunError, match=r"is not a run: it has no run\.json"):
+        RunFolder.open(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="file is not a folder"):
+        RunFolder.open(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b"", "is damaged"),
+        (b'{"format": 1, "kind": "expl', "is damaged"),
+        (b"[]", "is damaged"),
+        (b"[" * 100_000, "is damaged"),
+        (pickle.dumps({"format": 1}), "is damaged"),
+        (b'{"format": 1, "kind": "explore", "id": "x", "settings": 3}', "no proper 'settings'"),
+        (b'{"format": 1, "kind": "../..", "id": "x", "settings": {}}', "no proper 'kind'"),
+        (b'{"format": 2, "version": "9.0"}', r"newer version of plan2explore \(9.0.*: update plan2explore"),
+    ],
+)
+def test_a_damaged_or_newer_run_is_said(content, fault, tmp_path):
+    (tmp_path / "run.json").write_bytes(content)
+    with pytest.raises(RunError, match=f"run.json .*{fault}"):
+        RunFolder.open(tmp_path)
+    with pytest.raises(RunError, match="is a run already"):
+        RunFolder.create(tmp_path, "explore", {})
+
+
+def test_a_huge_file_is_not_read(tmp_path):
+    with open(tmp_path / "run.json", "wb") as file:
+        file.truncate(files.LARGEST_JSON + 1)
+    with pytest.raises(RunError, match="larger than 64 MiB"):
+        RunFolder.open(tmp_path)
+
+
+def test_readers_write_nothing(run):
+    before = sorted(os.listdir(run.path))
+    RunFolder.open(run.path)
+    assert sorted(os.listdir(run.path)) == before
+    (run.path / "lock").unlink()
+    RunFolder.open(run.path)
+    assert not (run.path / "lock").exists()
+
+
+# --- One writer ---
+
+HOLDS_THE_LOCK = """
+import sys, time
+from plan2explore.runs.folder import RunFolder
+with RunFolder.open(sys.argv[1]).lock():
+    print("locked", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_two_processes_cannot_write_and_kill_9_frees_the_lock(run):
+    holder = subprocess.Popen([sys.executable, "-c", HOLDS_THE_LOCK, run.path], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout.readline() == "locked\n"
+        with pytest.raises(RunError, match=rf"is being written by process {holder.pid} on .+ since 20\d\d-"), run.lock():
+            pass
+        assert RunFolder.open(run.path).settings == run.settings, "readers do not mind"
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+    with run.lock():
+        assert json.loads((run.path / "lock").read_text())["process"] == os.getpid()
+
+
+def test_a_lock_holds_within_a_process_too_and_errors_free_it(run):
+    with run.lock(), pytest.raises(RunError, match=f"process {os.getpid()}"), RunFolder.open(run.path).lock():
+        pass
+    with pytest.raises(ZeroDivisionError), run.lock():
+        raise ZeroDivisionError
+    with run.lock():
+        pass
+    assert (run.path / "lock").read_text() == ""
+
+
+def test_a_lock_with_odd_contents(run):
+    with run.lock():
+        (run.path / "lock").write_bytes(b"\xff[")
+        with pytest.raises(RunError, match="written by another process"), run.lock():
+            pass
+
+
+def test_a_file_system_without_locks_is_said(run, monkeypatch):
+    def refuse(*args):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(folder.fcntl, "flock", refuse)
+    said = r"has no locks \(flock: No locks available\).*Put the run on a local disk"
+    with pytest.raises(RunError, match=said), run.lock():
+        pass
+
+
+def test_a_folder_of_someone_else_is_said(run, monkeypatch):
+    def refuse(*args):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(folder.os, "open", refuse)
+    with pytest.raises(RunError, match="cannot be written: Permission denied"), run.lock():
+        pass
+
+
+# --- Starts ---
+
+
+def test_every_start_is_recorded(run):
+    run.record_start(["plan2explore", "explore", "walker"])
+    with open(run.path / "starts.jsonl", "a") as file:
+        file.write('{"time": "torn')
+    run.record_start(["plan2explore", "explore", str(run.path)])
+    lines = files.read_lines(run.path / "starts.jsonl")
+    assert [line["command"][-1] for line in lines] == ["walker", str(run.path)]
+    first = lines[0]
+    assert set(first["versions"]) == {"plan2explore", "python", "jax", "jaxlib", "numpy", "mujoco", "dm_control"}
+    assert "none" not in first["versions"].values()
+    assert first["machine"]["cores"] >= 1 and first["machine"]["memory"] > 2**28 and first["machine"]["devices"]
+    assert first["commit"]
+
+
+def test_a_full_disk_adds_no_part_of_a_line(tmp_path, monkeypatch):
+    file = tmp_path / "lines"
+    files.append_line(file, {"a": 1})
+    real = os.write
+
+    def full(where, data):
+        if len(data) < 20:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(where, data[: len(data) // 2])
+
+    monkeypatch.setattr(files.os, "write", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*lines"):
+        files.append_line(file, {"b": "x" * 100})
+    monkeypatch.undo()
+    files.append_line(file, {"c": 3})
+    assert Path(file).read_text() == '{"a": 1}\n{"c": 3}\n'

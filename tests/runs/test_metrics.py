@@ -1,0 +1,219 @@
+"""Metrics: strict JSON lines that survive anything, and event files that TensorBoard reads."""
+
+import errno
+import io
+import json
+import logging
+import math
+import struct
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.record_writer import masked_crc32c
+
+from plan2explore.runs import files
+from plan2explore.runs.folder import RunError, RunFolder
+from plan2explore.runs.metrics import Metrics, read_metrics
+
+
+@pytest.fixture
+def run(tmp_path) -> RunFolder:
+    return RunFolder.create(tmp_path / "run", "explore", {"world": "walker"})
+
+
+def read_events(run: RunFolder) -> list[Event]:
+    """All events of a run in TensorBoard's order, checksums verified."""
+    events = []
+    for file in sorted(run.tensorboard.iterdir()):
+        data = io.BytesIO(file.read_bytes())
+        while length := data.read(8):
+            assert struct.unpack("<I", data.read(4))[0] == masked_crc32c(length)
+            content = data.read(struct.unpack("<Q", length)[0])
+            assert struct.unpack("<I", data.read(4))[0] == masked_crc32c(content)
+            events.append(Event.FromString(content))
+    return events
+
+
+def test_a_line_for_each_moment(run):
+    values = {"loss": jnp.asarray(0.5), "score": np.float32(3), "count": np.array([7]), "half": jnp.bfloat16(1.5)}
+    values["yes"] = True
+    with Metrics(run) as metrics:
+        metrics.write(0, {"loss": 1.0})
+        metrics.write(500, values, task="walker_walk", update=3)
+    first, second = read_metrics(run.metrics_file)
+    assert first["env_steps"] == 0 and first["loss"] == 1.0 and first["time"] > 1.7e9
+    assert list(second)[:2] == ["env_steps", "time"] and second["time"] >= first["time"]
+    del second["time"]
+    assert second == {"env_steps": 500, "task": "walker_walk", "update": 3} | {
+        "loss": 0.5, "score": 3.0, "count": 7, "half": 1.5, "yes": 1,
+    }  # fmt: skip
+    summaries = {
+        (event.step, value.tag): value.simple_value for event in read_events(run) for value in event.summary.value
+    }
+    assert summaries == {(0, "loss"): 1.0, (500, "loss"): 0.5, (500, "score"): 3.0, (500, "count"): 7.0} | {
+        (500, "half"): 1.5, (500, "yes"): 1.0,
+    }  # fmt: skip
+
+
+def test_numbers_that_are_not_finite_stay_valid_json(run):
+    with Metrics(run) as metrics:
+        metrics.write(1, {"a": math.nan, "b": math.inf, "c": np.float32("-inf"), "d": 2.5})
+
+    def refuse(word):
+        raise AssertionError(f"{word} is not JSON")
+
+    line = json.loads(run.metrics_file.read_text(), parse_constant=refuse)
+    assert (line["a"], line["b"], line["c"], line["d"]) == (None, None, None, 2.5)
+    values = {value.tag: value.simple_value for value in read_events(run)[-1].summary.value}
+    assert math.isnan(values["a"]) and values["b"] == math.inf
+
+
+@pytest.mark.parametrize("value", [np.zeros(2), "high", None, np.zeros((0,)), 1j])
+def test_what_is_not_one_number_is_refused(value, run):
+    with Metrics(run) as metrics, pytest.raises(ValueError, match="'loss' should be one number"):
+        metrics.write(1, {"loss": value})
+    with Metrics(run) as metrics, pytest.raises(ValueError, match="cannot be called 'time'"):
+        metrics.write(1, {"time": 3})
+    assert read_metrics(run.metrics_file) == []
+
+
+def test_a_killed_run_goes_on_from_its_checkpoint(run):
+    with Metrics(run) as metrics:
+        for steps in (0, 500, 1000, 1500):
+            metrics.write(steps, {"score": steps})
+    with open(run.metrics_file, "a") as file:
+        file.write('{"env_steps": 2000, "sco')
+    with Metrics(run, resume_at=1000) as metrics:
+        assert [line["env_steps"] for line in read_metrics(run.metrics_file)] == [0, 500, 1000]
+        metrics.write(1500, {"score": -1})
+    assert [line["score"] for line in read_metrics(run.metrics_file)] == [0, 500, 1000, -1]
+    assert run.metrics_file.read_text().count("\n") == 4
+    events = read_events(run)
+    start = next(i for i, event in enumerate(events) if event.session_log.status == SessionLog.START)
+    assert events[start].step == 1001, "TensorBoard hides older events from here on"
+    assert [value.simple_value for event in events[start:] for value in event.summary.value] == [-1]
+    assert len(list(run.tensorboard.iterdir())) == 2, "starts within one second have their own files"
+
+
+def test_damaged_lines_are_named_and_kept(run, caplog):
+    lines = [b'{"env_steps": 0}', b'{"env_steps": 1, "x": \xff\x00', b"[3]", b'{"y": 1}', b'{"env_steps": 4}', b'{"env_st']
+    run.metrics_file.write_bytes(b"\n".join(lines))
+    with caplog.at_level(logging.WARNING):
+        assert [line["env_steps"] for line in read_metrics(run.metrics_file)] == [0, 4]
+    assert "Line 2 of" in caplog.text and "Line 3 of" in caplog.text and "1 lines of" in caplog.text
+    assert "Line 6" not in caplog.text, "it may be in the middle of being written"
+    with Metrics(run) as metrics:
+        metrics.write(5, {})
+    assert run.metrics_file.read_bytes().split(b"\n")[:5] == lines[:5]
+    assert [line["env_steps"] for line in read_metrics(run.metrics_file)] == [0, 4, 5]
+
+
+def test_a_run_without_metrics_has_none(run):
+    assert read_metrics(run.metrics_file) == []
+    with Metrics(run, resume_at=0):
+        pass
+    assert read_metrics(run.metrics_file) == []
+
+
+WRITES_UNTIL_KILLED = """
+import os, signal, sys
+from plan2explore.runs.folder import RunFolder
+from plan2explore.runs.metrics import Metrics
+metrics = Metrics(RunFolder.open(sys.argv[1]))
+for i in range(100):
+    metrics.write(i, {"score": i})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_kill_9_loses_nothing_written(run):
+    subprocess.run([sys.executable, "-c", WRITES_UNTIL_KILLED, run.path], timeout=60)
+    assert [line["score"] for line in read_metrics(run.metrics_file)] == list(range(100))
+    assert [value.simple_value for event in read_events(run) for value in event.summary.value] == list(range(100))
+
+
+def test_a_full_disk_is_the_callers_error_and_breaks_no_file(run, monkeypatch):
+    """tensorboardX's own writer would lose its thread, and then block for ever."""
+    metrics = Metrics(run)
+    metrics.write(1, {"a": 1})
+
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files.os, "write", full)
+    for _ in range(20):
+        with pytest.raises(OSError, match="No space left"):
+            metrics.write(2, {"a": 2})
+    monkeypatch.undo()
+    metrics.write(3, {"a": 3})
+    assert [line["a"] for line in read_metrics(run.metrics_file)] == [1, 3]
+    assert [value.simple_value for event in read_events(run) for value in event.summary.value] == [1, 3]
+
+
+def test_a_video_moves(run):
+    frames = np.zeros((4, 8, 12, 3), np.uint8)
+    for i in range(4):
+        frames[i, :, 3 * i : 3 * i + 3] = (250, 20, 20)
+    with Metrics(run) as metrics:
+        metrics.video(700, "probe/walk", frames, fps=20)
+        with pytest.raises(ValueError, match="uint8"):
+            metrics.video(700, "probe/walk", frames / 255, fps=20)
+    event = read_events(run)[-1]
+    (value,) = event.summary.value
+    assert (event.step, value.tag, value.image.height, value.image.width) == (700, "probe/walk", 8, 12)
+    moving = Image.open(io.BytesIO(value.image.encoded_image_string))
+    assert moving.format == "GIF" and moving.n_frames == 4 and moving.info["duration"] == 50
+    for i in range(4):
+        moving.seek(i)
+        difference = np.asarray(moving.convert("RGB")).astype(int) - frames[i]
+        assert np.abs(difference).max() < 16
+
+
+def test_a_histogram_counts(run):
+    values = np.append(np.random.default_rng(0).normal(size=1000), math.nan)
+    with Metrics(run) as metrics:
+        metrics.histogram(3, "actions", values)
+        metrics.histogram(3, "nothing", [math.nan])
+    (value,) = read_events(run)[-1].summary.value
+    histogram = value.histo
+    assert value.tag == "actions" and histogram.num == 1000 and sum(histogram.bucket) == 1000
+    assert len(histogram.bucket) == len(histogram.bucket_limit) == 30
+    assert histogram.max == pytest.approx(np.nanmax(values)) and histogram.sum == pytest.approx(np.nansum(values))
+
+
+def test_weights_and_biases_only_if_it_is_there(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(RunError, match=r"pip install 'plan2explore\[wandb\]'"):
+        Metrics(run, wandb=True)
+    assert not run.tensorboard.exists()
+
+
+def test_weights_and_biases_gets_the_same(run, monkeypatch):
+    """A stand-in for the package: what it is told, not what it does with it."""
+    calls = []
+    fake = SimpleNamespace(
+        init=lambda **options: calls.append(("init", options)),
+        define_metric=lambda *args, **options: calls.append(("define", args, options)),
+        log=lambda values: calls.append(("log", values)),
+        finish=lambda: calls.append(("finish",)),
+        Histogram=len,
+        Video=lambda file, format: (format, file.read()[:3]),
+    )
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    with Metrics(run, wandb=True) as metrics:
+        metrics.write(5, {"loss": 2.0})
+        metrics.histogram(6, "actions", np.zeros(4))
+        metrics.video(7, "walk", np.zeros((2, 4, 4, 3), np.uint8), 10)
+    assert calls[0][1]["id"] == run.id and calls[0][1]["resume"] == "allow" and calls[0][1]["config"] == {"world": "walker"}
+    assert [call[1] for call in calls if call[0] == "log"] == [
+        {"env_steps": 5, "loss": 2.0},
+        {"env_steps": 6, "actions": 4},
+        {"env_steps": 7, "walk": ("gif", b"GIF")},
+    ]
+    assert calls[-1] == ("finish",)
