@@ -66,12 +66,17 @@ BEHIND_ALPHA = 0.3  # MuJoCo shows a plane from behind at this part of its opaci
 FARTHEST = 1e10  # where MuJoCo sorts transparent planes
 
 
-class Frame(NamedTuple):
-    """What a frame is drawn with: MuJoCo's scene, tables made of it, and what is kept between frames."""
+class RawScene(NamedTuple):
+    """Views of MuJoCo's own memory of a scene."""
 
-    raw_geoms: np.ndarray
-    raw_lights: np.ndarray
-    raw_cameras: np.ndarray
+    geoms: np.ndarray
+    lights: np.ndarray
+    cameras: np.ndarray
+
+
+class Frame(NamedTuple):
+    """What a frame is drawn with: tables made of MuJoCo's scene, and what is kept between frames."""
+
     geoms: np.ndarray
     lights: np.ndarray
     textures: Textures
@@ -326,17 +331,17 @@ def make_draw(sources: int) -> Any:
 
     @entry
     def draw(
-        frame: Frame, count: int, light_count: int, shadow_clip: float, shadow_scale: float, sky_texture: int,
-        out: np.ndarray,
+        raw: RawScene, frame: Frame, count: int, light_count: int, shadow_clip: float, shadow_scale: float,
+        sky_texture: int, out: np.ndarray,
     ) -> int:  # fmt: skip
         """Draws MuJoCo's present scene. Answers the first geom that it cannot draw, or NOTHING."""
         if sources < 0:  # never, but a free variable must be used
             return NOTHING
         size = out.shape[0]
         geoms, lights, direct = frame.geoms, frame.lights, frame.direct
-        read_camera(frame.raw_cameras, size, direct.camera)
-        read_lights(frame.raw_lights, light_count, shadow_clip, shadow_scale, lights)
-        unknown = read_geoms(frame.raw_geoms, count, direct.camera, geoms)
+        read_camera(raw.cameras, size, direct.camera)
+        read_lights(raw.lights, light_count, shadow_clip, shadow_scale, lights)
+        unknown = read_geoms(raw.geoms, count, direct.camera, geoms)
         if unknown != NOTHING:
             return unknown
         refresh_caches(frame, count, light_count)

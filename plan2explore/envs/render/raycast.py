@@ -1,6 +1,6 @@
 """Draws MuJoCo scenes without OpenGL: rays cast at analytic shapes, lit and shaded as OpenGL would.
 
-A model's constants (textures, sizes) are prepared here; a frame is one call of `passes.draw`.
+A frame is one call of `passes.draw`, with buffers from `frames`.
 """
 
 import math
@@ -9,25 +9,12 @@ import mujoco
 import numpy as np
 
 from .features import shape_name
-from .lights import CASTER_COLUMNS
-from .passes import SKY_COLUMNS, Frame, draw
-from .planes import make_plane_cache
+from .frames import Sizes, shared_frames
+from .passes import RawScene, draw
 from .scene import CAMERA_FIELDS, GEOM_FIELDS, LIGHT_FIELDS, SceneSource, view
 from .shapes import PLANE
-from .tables import CAMERA_SHAPE, GEOM_COLUMNS, LIGHT_COLUMNS, NOTHING, SAMPLES
-from .textures import build_textures, find_sky
-from .visibility import Layer
-
-
-def make_layer(size: int) -> Layer:
-    """Empty buffers for what one camera sees."""
-    samples = size * size * SAMPLES
-    return Layer(
-        camera=np.zeros(CAMERA_SHAPE),
-        depth=np.zeros(samples),
-        owner=np.zeros(samples, np.int64),
-        image=np.zeros((size * size, 3)),
-    )
+from .tables import NOTHING
+from .textures import find_sky
 
 
 class RaycastRenderer:
@@ -39,7 +26,20 @@ class RaycastRenderer:
         self._source = SceneSource(model, data, camera)
         self._shape = (size, size, 3)
         pixel = 2.0 * math.tan(math.radians(model.cam_fovy[camera]) / 2.0) / size
-        self._frame = make_frame(model, self._source.scene, size, pixel)
+        scene = self._source.scene
+        self._raw = RawScene(
+            geoms=view("mjvGeom", scene.geoms, GEOM_FIELDS),
+            lights=view("mjvLight", scene.lights, LIGHT_FIELDS),
+            cameras=view("mjvGLCamera", scene.camera, CAMERA_FIELDS),
+        )
+        sizes = Sizes(
+            picture=size,
+            geoms=scene.maxgeom,
+            lights=len(scene.lights),
+            planes=int(np.sum(model.geom_type == PLANE)),
+            passes=1 + model.nlight,
+        )
+        self._frames = shared_frames(model, sizes, pixel)
         # MuJoCo fixes these when it makes an OpenGL context. Without a shadow map there are no shadows.
         has_shadows = model.vis.quality.shadowsize > 0
         self._shadow_clip = float(model.stat.extent * model.vis.map.shadowclip) if has_shadows else 0.0
@@ -56,9 +56,10 @@ class RaycastRenderer:
                 f"not {out.dtype} of shape {out.shape} with strides {out.strides}."
             )
         scene = self._source.update()
-        unknown = draw(
-            self._frame, scene.ngeom, scene.nlight, self._shadow_clip, self._shadow_scale, self._sky, out
-        )
+        constants = self._shadow_clip, self._shadow_scale, self._sky
+        frame = self._frames.take()
+        unknown = draw(self._raw, frame, scene.ngeom, scene.nlight, *constants, out)
+        self._frames.give_back(frame)
         if unknown != NOTHING:
             raise RuntimeError(
                 f"The scene has a {shape_name(scene.geoms[unknown].type)}, which the ray-caster cannot draw: "
@@ -70,30 +71,3 @@ class RaycastRenderer:
 
     def close(self) -> None:
         """Nothing to give back: all memory is numpy's."""
-
-
-def make_frame(model: mujoco.MjModel, scene: mujoco.MjvScene, size: int, pixel: float) -> Frame:
-    """All that `draw` needs for a model: views of MuJoCo's scene, the model's textures, empty buffers."""
-    lights, pixels = len(scene.lights), size * size
-    planes = int(np.sum(model.geom_type == PLANE))
-    return Frame(
-        raw_geoms=view("mjvGeom", scene.geoms, GEOM_FIELDS),
-        raw_lights=view("mjvLight", scene.lights, LIGHT_FIELDS),
-        raw_cameras=view("mjvGLCamera", scene.camera, CAMERA_FIELDS),
-        geoms=np.zeros((scene.maxgeom, GEOM_COLUMNS)),
-        lights=np.zeros((lights, LIGHT_COLUMNS)),
-        textures=build_textures(model, pixel),
-        direct=make_layer(size),
-        mirrored=make_layer(size),
-        planes=make_plane_cache(planes, pixels, passes=1 + model.nlight),
-        sky=np.zeros((pixels, SKY_COLUMNS)),
-        stamps=np.ones(3),
-        seen_planes=np.zeros((planes, GEOM_COLUMNS)),
-        seen_lights=np.zeros((lights, LIGHT_COLUMNS)),
-        seen_camera=np.zeros(CAMERA_SHAPE),
-        casters=np.zeros((scene.maxgeom + 1, CASTER_COLUMNS)),
-        everything=np.zeros(scene.maxgeom + 1, np.int64),
-        chosen=np.zeros(scene.maxgeom + 1, np.int64),
-        order=np.zeros(scene.maxgeom, np.int64),
-        distance=np.zeros(scene.maxgeom),
-    )

@@ -4,6 +4,7 @@ The choice of mip level follows Mesa's software rasteriser, with whose pictures 
 two levels over half of the way between them only ("brilinear", `lp_bld_sample.c` in Mesa's sources).
 """
 
+import hashlib
 import math
 from typing import NamedTuple
 
@@ -102,6 +103,15 @@ def build_textures(model: mujoco.MjModel, pixel: float) -> Textures:
                 offset += len(texels[-1])
         textures.append((first, count, 0))
     return Textures(np.concatenate(texels), np.array(textures + levels, np.int64).reshape(-1, INDEX_COLUMNS))
+
+
+def textures_digest(model: mujoco.MjModel) -> bytes:
+    """Bytes that are the same for models with the same textures."""
+    parts = model.tex_type, model.tex_height, model.tex_width, model.tex_nchannel, model.tex_adr, model.tex_data
+    digest = hashlib.blake2b()
+    for part in parts:
+        digest.update(part.tobytes())
+    return digest.digest()
 
 
 def find_sky(model: mujoco.MjModel) -> int:

@@ -1,5 +1,7 @@
 """The ray-caster as an object: where it draws, what its pictures depend on, what it refuses."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import mujoco
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import render_worlds
 from dm_control import suite
 from render_worlds import WORLDS
 
-from plan2explore.envs.render import make_renderer, scene
+from plan2explore.envs.render import frames, make_renderer, scene
 from plan2explore.envs.render.raycast import RaycastRenderer
 
 
@@ -61,11 +63,50 @@ def test_a_picture_depends_on_the_state_only(world):
             render_worlds.set_state(env.physics, state)
             pictures.append(renderer.render())
     for state, picture, later in zip(reversed(states), reversed(first), reversed(again), strict=True):
+        frames._known.clear()  # so that the other renderer begins with empty buffers
         other, fresh = make(world)
         render_worlds.set_state(other.physics, state)
         np.testing.assert_array_equal(later, picture)
         np.testing.assert_array_equal(fresh.render(), picture)
     assert len({picture.tobytes() for picture in first}) == len(states)
+
+
+@pytest.mark.parametrize("domain", ["walker", "cartpole", "reacher"])  # cameras that follow and that stay, targets
+def test_renderers_that_share_buffers_do_not_disturb_each_other(domain):
+    world = world_of(domain)
+    states = list(render_worlds.random_states(world, 3, seed=5))
+    alone = []
+    for state in states:
+        frames._known.clear()
+        env, renderer = make(world)
+        render_worlds.set_state(env.physics, state)
+        alone.append(renderer.render())
+    pairs = [make(world, seed=seed) for seed in range(3)]
+    assert len({renderer._frames for _, renderer in pairs}) == 1
+    for (env, _), state in zip(pairs, states, strict=True):
+        render_worlds.set_state(env.physics, state)
+    for _ in range(2):
+        for (_, renderer), picture in zip(pairs, alone, strict=True):
+            np.testing.assert_array_equal(renderer.render(), picture)
+
+
+def test_threads_can_draw_at_the_same_time():
+    pairs = [make(world_of("cheetah"), seed=seed) for seed in range(4)]
+    alone = [renderer.render() for _, renderer in pairs]
+    with ThreadPoolExecutor(4) as pool:
+        many = list(pool.map(lambda pair: [pair[1].render() for _ in range(50)], pairs))
+    for pictures, picture in zip(many, alone, strict=True):
+        for each in pictures:
+            np.testing.assert_array_equal(each, picture)
+
+
+def test_other_textures_have_other_buffers():
+    env, renderer = make(world_of("cheetah"))
+    env.physics.model.tex_data[:] = 255 - env.physics.model.tex_data
+    model, data = env.physics.model.ptr, env.physics.data.ptr
+    other = make_renderer(model, data, 0, 64, "raycast")
+    assert other._frames is not renderer._frames
+    assert np.any(other.render() != renderer.render())
 
 
 # What tasks of the suite change in the model at the start of an episode, and more.
