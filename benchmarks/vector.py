@@ -1,18 +1,20 @@
-"""Agent steps/s of one process, of VectorEnv and of Gymnasium's AsyncVectorEnv, in one run on one machine.
+"""Agent steps/s of one process, of separate processes and of VectorEnv, in one run on one machine.
 
-    python benchmarks/vector.py --tasks cheetah_run walker_walk --each 4
+    python benchmarks/vector.py [--tasks cheetah_run walker_walk] [--others] [--json FILE]
 
-Each way takes many short turns, one after the other; its best turn counts, since other load on the machine
-can only slow a turn down. Two more rows tell what limits the others: "separate processes" step an environment
-each without exchanging anything, which is all that the cores can give; "one process" with several environments
-in turn shows what it costs that they push each other out of the cache. On a busy machine steps/s mean little;
-computing time per step, of all processes of a way together, is then the better measure of what a way adds.
+Each way takes several short turns, one after the other; its best turn counts, since other load on the machine
+can only slow a turn down. "Separate processes" step their environments without exchanging anything, which is all
+that the cores can give; "one process" with several environments in turn shows what it costs that they push each other
+out of the cache. What VectorEnv loses against (cores x one process) has two parts, which the table tells apart: cores
+that wait ("busy": computing time of all processes by the cores' time), and steps that take longer to compute because
+cores share caches and memory ("CPU µs a step"). On a busy machine only the latter means anything. `--others` adds
+two VectorEnvs that take turns and Gymnasium's AsyncVectorEnv.
 """
 
 import argparse
 import contextlib
 import functools
-import itertools
+import json
 import os
 import subprocess
 import sys
@@ -24,10 +26,17 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from plan2explore.bench.machine import machine
 from plan2explore.envs import VectorEnv, make
 from plan2explore.envs.vector import ONE_THREAD
 
 CORES = len(os.sched_getaffinity(0))
+EACH = (1, 4, 8)  # environments per worker of VectorEnv
+SEVERAL = 4  # environments in a process for the ways beside it
+
+STEPS = 50  # after each reset
+
+Measure = Callable[[float], float]
 
 
 def wait_for_quiet(patience: float) -> None:
@@ -45,47 +54,49 @@ def idle_seconds() -> float:
     return float(Path("/proc/uptime").read_text().split()[1])
 
 
-def meter(step: Callable[[Any], Any], shape: tuple[int, ...], environments: int) -> Callable[[float], float]:
-    """Agent steps/s of a function that steps `environments` at once, with new random actions each time."""
-    actions = itertools.cycle(np.random.default_rng(0).uniform(-1, 1, (256, *shape)).astype(np.float32))
+def meter(reset: Callable[[], Any], step: Callable[[Any], Any], shape: tuple[int, ...], environments: int) -> Measure:
+    """Agent steps/s of functions that reset and step `environments` at once, with new random actions each time.
+
+    Always the same first steps of an episode: later ones can be quicker or slower, as when a walker has fallen.
+    """
+    actions = np.random.default_rng(0).uniform(-1, 1, (STEPS, *shape)).astype(np.float32)
 
     def measure(seconds: float) -> float:
-        calls, start = 0, time.perf_counter()
+        rounds, start = 0, time.perf_counter()
         while (passed := time.perf_counter() - start) < seconds:
-            step(next(actions))
-            calls += 1
-        return calls * environments / passed
+            reset()
+            for action in actions:
+                step(action)
+            rounds += 1
+        return rounds * STEPS * environments / passed
 
-    measure(0.5)  # compile, fill caches
+    measure(0.1)  # compile, fill caches
     return measure
 
 
 @contextlib.contextmanager
-def one_process(task: str, environments: int = 1) -> Iterator[Callable[[float], float]]:
+def one_process(task: str, environments: int = 1) -> Iterator[Measure]:
     """Environments stepped by hand, in turn."""
     envs = [make(task) for _ in range(environments)]
-    ended = set(envs)
+
+    def reset() -> None:
+        for seed, env in enumerate(envs):
+            env.reset(seed=seed)
 
     def step(actions: np.ndarray) -> None:
         for env, action in zip(envs, actions, strict=True):
-            if env in ended:
-                env.reset()
-                ended.remove(env)
-            else:
-                _, _, terminated, truncated, _ = env.step(action)
-                if terminated or truncated:
-                    ended.add(env)
+            env.step(action)
 
-    yield meter(step, (environments, *envs[0].action_space.shape), environments)
+    yield meter(reset, step, (environments, *envs[0].action_space.shape), environments)
     for env in envs:
         env.close()
 
 
 @contextlib.contextmanager
-def separate_processes(task: str) -> Iterator[Callable[[float], float]]:
-    """As many processes as cores, each with its own environment, that know nothing of each other."""
-    command = [sys.executable, __file__, "--alone", task]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+def separate_processes(task: str, environments: int) -> Iterator[Measure]:
+    """As many processes as cores, each with environments of its own, that know nothing of each other."""
+    command = [sys.executable, __file__, "--alone", str(environments), "--tasks", task]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     crew = [subprocess.Popen(command, env={**os.environ, **ONE_THREAD}, **pipes) for _ in range(CORES)]
 
     def measure(seconds: float) -> float:
@@ -100,46 +111,50 @@ def separate_processes(task: str) -> Iterator[Callable[[float], float]]:
         process.wait()
 
 
-def alone(task: str) -> None:
+def alone(task: str, environments: int) -> None:
     """One of the separate processes: reads seconds, answers with steps/s."""
-    with one_process(task) as measure:
+    with one_process(task, environments) as measure:
         for line in sys.stdin:
             print(measure(float(line)), flush=True)
 
 
 @contextlib.contextmanager
-def ours(task: str, environments: int) -> Iterator[Callable[[float], float]]:
+def ours(task: str, environments: int) -> Iterator[Measure]:
     """VectorEnv with a worker per core."""
     with VectorEnv(task, count=environments) as vector:
-        vector.reset()
-        yield meter(vector.step, (environments, *vector.action_space.shape), environments)
+        yield meter(vector.reset, vector.step, (environments, *vector.action_space.shape), environments)
 
 
 @contextlib.contextmanager
-def ours_in_halves(task: str, environments: int) -> Iterator[Callable[[float], float]]:
+def ours_in_halves(task: str, environments: int) -> Iterator[Measure]:
     """Two VectorEnvs, each with a worker per core and half of the environments: one steps while the other is received."""
     half = environments // 2
     with VectorEnv(task, count=half) as one, VectorEnv(task, count=half, seed=1) as other:
-        for vector in (one, other):
-            vector.reset()
-            vector.send(np.zeros((half, *vector.action_space.shape)))
+        under_way: list[VectorEnv] = []
+
+        def reset() -> None:
+            for vector in under_way:
+                vector.receive()
+            under_way.clear()
+            one.reset(), other.reset()
 
         def step(actions: np.ndarray) -> None:
             for vector, share in zip((one, other), np.split(actions, 2), strict=True):
-                vector.receive()
+                if vector in under_way:
+                    vector.receive()
+                else:
+                    under_way.append(vector)
                 vector.send(share)
 
-        yield meter(step, (environments, *one.action_space.shape), environments)
-        one.receive(), other.receive()
+        yield meter(reset, step, (environments, *one.action_space.shape), environments)
 
 
 @contextlib.contextmanager
-def gymnasiums(task: str, environments: int) -> Iterator[Callable[[float], float]]:
+def gymnasiums(task: str, environments: int) -> Iterator[Measure]:
     """Gymnasium's AsyncVectorEnv: a process per environment, observations in shared memory, not copied."""
     makers = [functools.partial(make, task)] * environments
     vector = gymnasium.vector.AsyncVectorEnv(makers, shared_memory=True, copy=False, context="spawn")
-    vector.reset(seed=0)
-    yield meter(vector.step, vector.action_space.shape, environments)
+    yield meter(lambda: vector.reset(seed=0), vector.step, vector.action_space.shape, environments)
     vector.close()
 
 
@@ -154,60 +169,73 @@ def cpu_seconds(pids: set[int]) -> float:
     return sum(int(clock.read_text().split()[0]) for clock in clocks) / 1e9
 
 
-def compare(task: str, each: int, seconds: float, turns: int, patience: float) -> dict[str, tuple[float, float]]:
-    """Best steps/s and median computing seconds per step of each way, with one and `each` environments per core."""
-    ways = {
+def ways(task: str, others: bool) -> dict[str, Any]:
+    """Everything that is compared."""
+    chosen = {
         "one process": one_process(task),
-        f"one process, {each} environments": one_process(task, each),
-        f"{CORES} separate processes": separate_processes(task),
-        f"VectorEnv, {CORES} environments": ours(task, CORES),
-        f"VectorEnv, {each * CORES} environments": ours(task, each * CORES),
-        f"VectorEnv, {each * CORES} environments in two halves": ours_in_halves(task, each * CORES),
-        f"AsyncVectorEnv, {CORES} environments": gymnasiums(task, CORES),
-        f"AsyncVectorEnv, {each * CORES} environments": gymnasiums(task, each * CORES),
+        f"one process, {SEVERAL} environments": one_process(task, SEVERAL),
+        f"{CORES} separate processes": separate_processes(task, 1),
+        f"{CORES} separate processes, {SEVERAL} environments each": separate_processes(task, SEVERAL),
     }
+    for each in EACH:
+        chosen[f"VectorEnv, {CORES} x {each} environments"] = ours(task, CORES * each)
+    if others:
+        chosen[f"VectorEnv, {CORES} x {SEVERAL} environments in two halves"] = ours_in_halves(task, CORES * SEVERAL)
+        for each in (1, SEVERAL):
+            chosen[f"AsyncVectorEnv, {CORES} x {each} environments"] = gymnasiums(task, CORES * each)
+    return chosen
+
+
+def compare(task: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Each way's best steps/s, with the computing time per step and the part of the cores' time that was used in it."""
     crews, measures = {}, {}
     with contextlib.ExitStack() as stack:
-        for name, way in ways.items():
-            others = children()
+        for name, way in ways(task, arguments.others).items():
+            before = children()
             measures[name] = stack.enter_context(way)
-            crews[name] = children() - others | {os.getpid()}
-        results: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-        for _ in range(turns):
+            crews[name] = children() - before | {os.getpid()}
+        turns: dict[str, list[tuple[float, float]]] = {name: [] for name in measures}
+        for _ in range(arguments.turns):
             for name, measure in measures.items():
-                wait_for_quiet(patience)
-                before, start = cpu_seconds(crews[name]), time.perf_counter()
-                rate = measure(seconds)
+                wait_for_quiet(arguments.patience)
+                computed, start = cpu_seconds(crews[name]), time.perf_counter()
+                rate = measure(arguments.seconds)
                 steps = rate * (time.perf_counter() - start)
-                results[name].append((rate, (cpu_seconds(crews[name]) - before) / steps))
-    return {name: (max(r for r, _ in turn), float(np.median([c for _, c in turn]))) for name, turn in results.items()}
+                turns[name].append((rate, (cpu_seconds(crews[name]) - computed) / steps))
+    one = max(turns["one process"])[0]
+    rows = []
+    for name, results in turns.items():
+        rate, cpu = max(results)
+        cores = 1 if name.startswith("one process") else CORES
+        row = {"task": task, "way": name, "steps_per_second": rate, "of_cores_times_one": rate / (cores * one)}
+        rows.append({**row, "cpu_us_per_step": 1e6 * cpu, "busy": rate * cpu / cores})
+    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", default=["cheetah_run", "walker_walk"])
-    parser.add_argument("--each", type=int, default=4, help="environments per core")
-    parser.add_argument("--seconds", type=float, default=0.5, help="length of a turn")
-    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=0.4, help="length of a turn")
+    parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--patience", type=float, default=0.0, help="seconds to wait for a quiet machine")
-    parser.add_argument("--alone", help=argparse.SUPPRESS)
+    parser.add_argument("--others", action="store_true", help="measure the alternatives too")
+    parser.add_argument("--json", type=Path, help="write the numbers here too")
+    parser.add_argument("--alone", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.alone:
-        return alone(arguments.alone)
-    print("| task | way | agent steps/s | of cores x one process | CPU µs a step | of one process |")
+        return alone(arguments.tasks[0], arguments.alone)
+    here = machine()
+    print(", ".join(f"{key} {value}" for key, value in here.items()))
+    print("| task | way | agent steps/s | of cores x one process | CPU µs a step | busy |")
     print("|---|---|---|---|---|---|")
-    gains = []
+    rows = []
     for task in arguments.tasks:
-        options = (arguments.each, arguments.seconds, arguments.turns, arguments.patience)
-        results = compare(task, *options)
-        one_rate, one_cpu = results["one process"]
-        for name, (rate, cpu) in results.items():
-            share, cost = rate / (CORES * one_rate), one_cpu / cpu
-            print(f"| {task} | {name} | {rate:,.0f} | {share:.0%} | {cpu * 1e6:,.0f} | {cost:.0%} |", flush=True)
-        own, other = (max(r for n, (r, _) in results.items() if n.startswith(way)) for way in ("Vector", "Async"))
-        gains.append(own / other)
-    choice = "VectorEnv" if min(gains) > 1 else "AsyncVectorEnv, at least for some tasks"
-    print(f"\nThe best VectorEnv is {min(gains):.2f}-{max(gains):.2f} times the best AsyncVectorEnv: use {choice}.")
+        for row in compare(task, arguments):
+            rows.append(row)
+            name, way, rate, share, cpu, busy = row.values()
+            print(f"| {name} | {way} | {rate:,.0f} | {share:.0%} | {cpu:,.0f} | {busy:.0%} |", flush=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"machine": here, "rows": rows}, indent=1) + "\n")
     return None
 
 
