@@ -46,7 +46,7 @@ def compare(name: str, episodes: int) -> dict[str, Any]:
     again, again_cpu, episode = cost(lambda: record(env, seed=1), 5)
     env.close()
     _, once, _ = cost(lambda: relabel(episode, task), 5)
-    many, many_cpu, _ = cost(lambda: relabel([episode] * episodes, task, workers=CORES), 2)
+    many, many_cpu, _ = cost(lambda: relabel([episode] * episodes, task, workers=CORES), 3)
     return {
         "task": name,
         "step_and_draw_ms": 1e3 * again_cpu,

@@ -11,6 +11,8 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from . import late  # noqa: F401 (before dm_control)
+
 if "MUJOCO_GL" in os.environ:
     from dm_control import suite
 else:

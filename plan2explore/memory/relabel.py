@@ -276,3 +276,5 @@ def _child() -> None:
             work.label_here(list(share))
             pickle.dump((work.rewards, {i: RewardError(str(error)) for i, error in work.errors.items()}), output)
             output.flush()
+    sys.stdout.flush()
+    os._exit(0)  # without taking the interpreter apart, which takes as long as labelling a few episodes
