@@ -24,8 +24,9 @@ else:
 
 from dm_control.suite import cheetah
 
-from . import indexing, tolerance
+from . import cartpole, indexing, tolerance
 
+cartpole.install()
 indexing.install()
 tolerance.install()
 
