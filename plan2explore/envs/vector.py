@@ -31,6 +31,7 @@ from .worker import (
     GRACE,
     RESET,
     STEP,
+    LEFT_TO_PARENT,
     HungUp,
     Job,
     Make,
@@ -73,6 +74,7 @@ class Batch:
     state: np.ndarray  # float64 (count, action_repeat, S)
     drawn: np.ndarray  # float64 (count, D)
     lost: np.ndarray  # bool (count,)
+    episodes: np.ndarray  # int64 (count,), started so far: this one has the number before
 
 
 class WorkerError(RuntimeError):
@@ -96,7 +98,7 @@ class Worker:
         path = json.dumps([str(place) for place in sys.path])
         numbers = [str(number) for number in (theirs.fileno(), self.memory, os.getpid())]
         # The child inherits the mask: no Ctrl-C can hit it between its start and its own call to ignore it.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, LEFT_TO_PARENT)
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", BOOT, path, *numbers],
@@ -226,9 +228,11 @@ class VectorEnv:
         """Process numbers of the workers."""
         return [worker.process.pid for worker in self._workers]
 
-    def reset(self) -> Batch:
-        """Starts a new episode in every environment."""
+    def reset(self, episode: int | None = None) -> Batch:
+        """Starts a new episode in every environment: the next one, or the one of this number."""
         self._check_idle()
+        if episode is not None:
+            self._arrays["episodes"][:] = episode
         self._running[:] = False
         self._command(RESET)
         return self.receive()

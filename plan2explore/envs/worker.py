@@ -27,6 +27,8 @@ import numpy as np
 Make = str | Callable[..., Any]
 STEP, RESET = b"s", b"r"  # the parent's commands
 DONE, FAILED = b"d", b"f"  # a worker's answers
+LEFT_TO_PARENT = {signal.SIGINT, signal.SIGTERM}
+"""Ctrl-C, and the polite kill of `timeout` and of job schedulers, reach the whole group: the parent decides."""
 GRACE = 2.0  # seconds that a worker has to close its environments before it is killed
 
 
@@ -279,8 +281,9 @@ def work(channel: socket.socket, memory: int) -> None:
 
 def serve(channel: int, memory: int, parent: int) -> None:
     """A worker's life, from the descriptors that it was given to the end of its parent's interest."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    for number in LEFT_TO_PARENT:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, LEFT_TO_PARENT)
     for descriptor in (channel, memory):
         os.set_inheritable(descriptor, False)  # or programs started by an environment would keep them open
     threading.Thread(target=leave_with_parent, args=(channel, parent), daemon=True).start()

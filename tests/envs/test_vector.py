@@ -224,12 +224,13 @@ def test_workers_have_one_thread_and_no_jax():
         assert vector.reset().proprio.tolist() == [[0, 1, 1]]
 
 
-def test_workers_leave_ctrl_c_to_the_parent_from_their_first_moment():
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_workers_leave_ctrl_c_and_polite_kills_to_the_parent_from_their_first_moment(number):
     memory = anonymous_file()
     worker = Worker(0, Job([FakeWorld] * 2, {}, range(2), 2, seed=0), memory)
-    os.kill(worker.process.pid, signal.SIGINT)
+    os.kill(worker.process.pid, number)
     assert worker.hear_spec() == Spec.of(FakeWorld())
-    os.kill(worker.process.pid, signal.SIGINT)
+    os.kill(worker.process.pid, number)
     worker.tell(RESET)
     worker.hear()
     assert worker.end() == 0
