@@ -1,6 +1,7 @@
 """Names of worlds and tasks: `walker_walk`, the bare domain `walker`, `gymnasium:Pendulum-v1`."""
 
 import difflib
+import sys
 
 from .suite import ALIASES, tasks_of_domains
 
@@ -60,6 +61,16 @@ def split_name(name: str) -> tuple[str, str | None]:
         if name.startswith(domain + "_") and name[len(domain) + 1 :] in domains[actual]:
             return actual, name[len(domain) + 1 :]
     raise UnknownName(_unknown(name))
+
+
+def check_module(world: str, source: str) -> None:
+    """Gymnasium runs the module of a `gymnasium:MODULE:ID`. A name out of a file must not be able to do that."""
+    module = world.removeprefix(GYMNASIUM).rpartition(":")[0]
+    if world.startswith(GYMNASIUM) and module and module not in sys.modules:
+        raise ValueError(
+            f"The world of {source} is in the Python module {module!r}. Files must not start code: if you trust this one, "
+            f"work from Python, after `import {module}`"
+        )
 
 
 def _unknown(name: str) -> str:

@@ -95,7 +95,7 @@ def alone(env, index, actions, seed):
         state = np.full((env.unwrapped.action_repeat, env.unwrapped.state_size), np.nan)
         state[: len(info["state"])] = info["state"]
         seen = observation["image"].copy(), observation["proprio"]
-        rows.append((*seen, reward, terminated, truncated, first, info["env_steps"], state, drawn, False))
+        rows.append((*seen, reward, terminated, truncated, first, info["env_steps"], state, drawn, False, episode))
     return rows
 
 
