@@ -1,0 +1,53 @@
+"""The paper's numbers and published curves, once, as data with their source (README.md beside this file)."""
+
+import csv
+import functools
+from importlib import resources
+from typing import NamedTuple
+
+METHODS = ("plan2explore", "curiosity", "random", "max", "retrospective", "dreamer")
+"""In the order of the paper's columns."""
+TABLES = {1: "zero_shot_3.5M", 2: "few_shot_1M+150K"}
+TASK_AVERAGE = "task_average"
+"""The name of the last row of both tables."""
+ALIASES = {"ball_in_cup_catch": "cup_catch"}
+
+
+class Point(NamedTuple):
+    """A point of a published curve: mean and standard deviation over seeds."""
+
+    env_steps: int
+    seeds: int
+    mean: float
+    std: float
+
+
+def paper_table(number: int) -> dict[str, dict[str, float]]:
+    """Table 1 (zero-shot) or 2 (adaptation): scores by task, then method, in its order. What it lacks is left out."""
+    if number not in TABLES:
+        raise ValueError(f"The paper has Table 1 (zero-shot) and Table 2 (adaptation); got {number!r}")
+    lines = [line for line in _read("paper_tables.csv") if line["table"] == TABLES[number]]
+    return {line["task"]: {method: float(line[method]) for method in METHODS if line[method]} for line in lines}
+
+
+def paper_scores(task: str, table: int = 1) -> dict[str, float]:
+    """The scores of a task by method; empty if the paper's table does not have the task."""
+    return paper_table(table).get(_named(task), {})
+
+
+def published_curve(task: str, method: str = "plan2explore") -> list[Point]:
+    """The published learning curve of `plan2explore` (zero-shot) or `dreamer`; empty if there is none."""
+    name = "dmc_" + _named(task)
+    lines = [line for line in _read("published_curves.csv") if (line["task"], line["method"]) == (name, method)]
+    return [Point(int(x["env_steps"]), int(x["seeds"]), float(x["mean"]), float(x["std"])) for x in lines]
+
+
+def _named(task: str) -> str:
+    """The paper's name of a task of the suite."""
+    return ALIASES.get(task, task)
+
+
+@functools.cache
+def _read(name: str) -> tuple[dict[str, str], ...]:
+    text = resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
+    return tuple(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))

@@ -1,0 +1,267 @@
+"""`plan2explore plot`: the paper's figures, ours over seeds beside the published curves.
+
+As in the paper, curves are moving means over the past and shaded areas are the standard deviation over seeds. The paper's
+window is 20 points, each of one evaluation episode (5 points in the figure of the four cheetah tasks). Here a point is the
+mean of several episodes, so the window is counted in episodes: the past evaluations that make up 20 (or 5).
+"""
+
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import tyro
+from matplotlib.figure import Figure
+
+from ..reference import METHODS, published_curve
+from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, read_results
+from .tables import NAMES, last_episodes
+
+WINDOW, CHEETAH_WINDOW = 20, 5  # episodes
+CHEETAH = ("cheetah_run", "cheetah_run_backward", "cheetah_flip_forward", "cheetah_flip_backward")
+COLOURS = dict(zip(METHODS, ("#0072B2", "#D55E00", "#767676", "#CC79A7", "#009E73", "#000000"), strict=True))
+"""Told apart by colour-blind people too (Okabe and Ito)."""
+OTHERS = ("#56B4E9", "#E69F00", "#8C564B")
+"""Of objectives of one's own."""
+STYLE: dict[Any, Any] = {
+    "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
+    "svg.hashsalt": "plan2explore", "axes.titlesize": 10, "legend.frameon": False,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Moving means of a task and method: mean and standard deviation over seeds, by env steps."""
+
+    env_steps: np.ndarray
+    mean: np.ndarray
+    std: np.ndarray
+    seeds: int
+
+
+def moving_mean(results: Sequence[Result], window: int = WINDOW) -> tuple[np.ndarray, np.ndarray]:
+    """(env steps, mean of the past `window` episodes) of one seed's evaluations."""
+    ordered = sorted(results, key=lambda result: result.env_steps)
+    steps = np.array([result.env_steps for result in ordered])
+    means = np.array([last_episodes(ordered[: index + 1], window)[0] for index in range(len(ordered))])
+    last = np.append(steps[1:] != steps[:-1], True)  # two evaluations at one moment are one point
+    return steps[last], means[last]
+
+
+def curve(results: Iterable[Result], window: int = WINDOW) -> Curve | None:
+    """The curve of one task and method over its seeds, as far as all of them go."""
+    seeds: dict[int, list[Result]] = defaultdict(list)
+    for result in results:
+        seeds[result.seed].append(result)
+    if not seeds:
+        return None
+    each = [moving_mean(group, window) for group in seeds.values()]
+    first, last = max(steps[0] for steps, _ in each), min(steps[-1] for steps, _ in each)
+    grid = np.unique(np.concatenate([steps for steps, _ in each]))
+    grid = grid[(grid >= first) & (grid <= last)]
+    if not len(grid):  # seeds that were evaluated at different moments altogether
+        return None
+    values = np.array([np.interp(grid, steps, means) for steps, means in each])
+    std = values.std(0, ddof=1) if len(values) > 1 else np.zeros(len(grid))
+    return Curve(grid, values.mean(0), std, len(values))
+
+
+# --- Figures ---
+
+
+def zero_shot_figure(results: Sequence[Result]) -> Figure | None:
+    """Zero-shot score over exploration, a panel for each task, with Dreamer and the published curves."""
+    shown = [result for result in results if result.protocol in (PROBE, SUPERVISED)]
+    tasks = sorted({result.task for result in shown})
+    if not tasks:
+        return None
+    figure, panels = _panels(tasks)
+    for task, axes in zip(tasks, panels, strict=True):
+        ours = [result for result in shown if result.task == task]
+        _draw_methods(axes, ours)
+        _draw_published(axes, task, ours)
+    _finish(figure, panels, f"Zero-shot score during exploration ({_smoothing(WINDOW)})")
+    return figure
+
+
+def few_shot_figure(results: Sequence[Result]) -> Figure | None:
+    """Adaptation with few episodes of the task, shaded, after exploration; before it, the zero-shot probe."""
+    adapted = [result for result in results if result.protocol == FEW_SHOT]
+    tasks = sorted({result.task for result in adapted})
+    if not tasks:
+        return None
+    figure, panels = _panels(tasks)
+    for task, axes in zip(tasks, panels, strict=True):
+        here = [result for result in results if result.task == task]
+        shots = [result for result in here if result.protocol == FEW_SHOT]
+        switch = _switch(here, shots)
+        axes.axvspan(switch / 1e6, max(result.env_steps for result in shots) / 1e6, color="#767676", alpha=0.15, lw=0)
+        axes.axvline(switch / 1e6, color="#767676", lw=0.8)
+        before = [each for each in here if each.protocol == PROBE and each.env_steps <= switch]
+        _draw_methods(axes, before, style=":", named=False)
+        if before:
+            axes.plot([], [], ":", color="#767676", label="before: the zero-shot probe")
+        _draw_methods(axes, [each for each in here if each.protocol == SUPERVISED] + shots)
+    title = f"Few-shot adaptation: exploration, then episodes of the task, shaded ({_smoothing(WINDOW)})"
+    _finish(figure, panels, title)
+    return figure
+
+
+def _switch(here: Sequence[Result], shots: Sequence[Result]) -> int:
+    """Env steps at which exploration ended: where the zero-shot policy was that adaptation began with."""
+    offline = [each.env_steps for each in here if each.protocol == OFFLINE]
+    first = min(each.env_steps for each in shots)
+    return max([steps for steps in offline if steps <= first], default=first)
+
+
+def cheetah_figure(results: Sequence[Result]) -> Figure | None:
+    """The four tasks of one exploring cheetah: curves of probes, and a mark for a task that was named afterwards."""
+    shown = [result for result in results if result.task in CHEETAH and result.protocol != FEW_SHOT]
+    if len({result.task for result in shown}) < 2:  # the figure is about one model that serves several tasks
+        return None
+    figure, panels = _panels(CHEETAH, columns=4)
+    furthest = max(result.env_steps for result in shown)
+    for task, axes in zip(CHEETAH, panels, strict=True):
+        ours = [result for result in shown if result.task == task]
+        _draw_methods(axes, [each for each in ours if each.protocol != OFFLINE], CHEETAH_WINDOW)
+        _draw_offline(axes, [each for each in ours if each.protocol == OFFLINE])
+        _draw_published(axes, task, ours)
+        axes.set_xlim(0, 1.08 * furthest / 1e6)
+        axes.set_ylim(0, 1000)
+        if not ours:
+            axes.text(0.5, 0.5, "missing", transform=axes.transAxes, ha="center", color="#767676")
+    _finish(figure, panels, f"Four tasks of the cheetah, zero-shot ({_smoothing(CHEETAH_WINDOW)})")
+    return figure
+
+
+def _panels(tasks: Sequence[str], columns: int | None = None) -> tuple[Figure, list[Any]]:
+    columns = columns or (4 if len(tasks) > 6 else min(3, len(tasks)))
+    rows = -(-len(tasks) // columns)
+    figure = Figure(figsize=(max(2.8 * columns, 5.6), 2.6 * rows + 1.2), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
+    for axes in grid[len(tasks) :]:
+        axes.remove()
+    for task, axes in zip(tasks, grid, strict=False):
+        axes.set_title(task.replace("_", " ").title())
+    return figure, grid[: len(tasks)]
+
+
+def _draw_methods(axes: Any, results: Sequence[Result], window: int = WINDOW, style: str = "-", named: bool = True) -> None:
+    for index, method in enumerate(_methods(results)):
+        found = curve([result for result in results if result.method == method], window)
+        if found is None:
+            continue
+        colour = _colour(method, index)
+        text = f"{_name(method)}, {found.seeds} seed{'s' if found.seeds > 1 else ''}" if named else None
+        steps = found.env_steps / 1e6
+        axes.plot(steps, found.mean, style, color=colour, label=text, lw=1.6, marker="o" if len(steps) == 1 else "", ms=4)
+        if found.seeds > 1:
+            axes.fill_between(steps, found.mean - found.std, found.mean + found.std, color=colour, alpha=0.2, lw=0)
+
+
+def _draw_offline(axes: Any, results: Sequence[Result]) -> None:
+    """A mark and the spread over seeds (with one seed: over its episodes) for each method."""
+    for index, method in enumerate(_methods(results)):
+        ours = [result for result in results if result.method == method]
+        for steps in sorted({result.env_steps for result in ours}):
+            at = [result for result in ours if result.env_steps == steps]
+            scores = [result.score for result in at]
+            spread = float(np.std(scores, ddof=1)) if len(at) > 1 else at[0].std
+            over = f"{len(at)} results" if len(at) > 1 else "1 seed, bar: its episodes"
+            axes.errorbar(
+                steps / 1e6, np.mean(scores), spread, fmt="D", ms=5, capsize=3, color=_colour(method, index),
+                label=f"{_name(method)}, task named afterwards ({over})",
+            )  # fmt: skip
+
+
+def _draw_published(axes: Any, task: str, ours: Sequence[Result]) -> None:
+    """Published points with their spread over seeds, as far as ours go."""
+    furthest = max([result.env_steps for result in ours], default=0)
+    for method in ("plan2explore", "dreamer"):
+        points = published_curve(task, method)
+        if not points or not furthest:
+            continue
+        steps, mean, std = (np.array([getattr(point, name) for point in points]) for name in ("env_steps", "mean", "std"))
+        axes.errorbar(
+            steps / 1e6, mean, std, fmt="s--", mfc="white", ms=4, lw=1, capsize=2, color=COLOURS[method], alpha=0.75,
+            label=f"{_name(method)}, published ({points[0].seeds} seeds)",
+        )  # fmt: skip
+        axes.set_xlim(0, 1.08 * max(furthest, 2.5e5) / 1e6)
+
+
+def _methods(results: Sequence[Result]) -> list[str]:
+    """The methods there are, in the paper's order, others after them."""
+    found = {result.method for result in results}
+    return [method for method in METHODS if method in found] + sorted(found - set(METHODS))
+
+
+def _colour(method: str, index: int) -> str:
+    return COLOURS.get(method, OTHERS[index % len(OTHERS)])
+
+
+def _name(method: str) -> str:
+    return NAMES.get(method, method.capitalize())
+
+
+def _smoothing(window: int) -> str:
+    return f"moving mean: past {window} episodes, no less than one evaluation"
+
+
+def _finish(figure: Figure, panels: Sequence[Any], title: str) -> None:
+    labels: dict[str, Any] = {}
+    for axes in panels:
+        axes.set_ylim(bottom=0)
+        handles, names = axes.get_legend_handles_labels()
+        labels |= dict(zip(names, handles, strict=True))
+        axes.set_xlabel("env steps (millions)")
+    figure.suptitle(textwrap.fill(title, int(13 * figure.get_figwidth())), fontsize=10)
+    figure.supylabel("score of an episode", fontsize=9)
+    columns = 2 if figure.get_figwidth() < 8 else 4
+    figure.legend(labels.values(), labels.keys(), loc="outside lower center", ncols=min(columns, len(labels)), fontsize=8)
+
+
+# --- The command ---
+
+FIGURES = {"zero_shot": zero_shot_figure, "few_shot": few_shot_figure, "cheetah": cheetah_figure}
+
+
+def write_plots(sources: Sequence[str | Path], out: Path) -> list[Path]:
+    """Draws every figure for which there are results, as PNG and SVG; the files that were written."""
+    results = read_results(sources)
+    written = []
+    for name, draw in FIGURES.items():
+        with mpl.rc_context(STYLE):
+            figure = draw(results)
+            if figure is None:
+                continue
+            out.mkdir(parents=True, exist_ok=True)
+            figure.savefig(out / f"{name}.png", dpi=150)
+            figure.savefig(out / f"{name}.svg", metadata={"Date": None})  # the same results are the same bytes
+        written += [out / f"{name}.png", out / f"{name}.svg"]
+    return written
+
+
+@dataclass(frozen=True)
+class PlotCommand:
+    """Draws the paper's figures from your runs, beside the published curves, as PNG and SVG."""
+
+    sources: tyro.conf.Positional[tuple[Path, ...]]
+    """Runs, CSV files of results, or folders with either in them."""
+    out: Path = Path("plots")
+    """Folder for the files."""
+
+
+def main(arguments: list[str]) -> int:
+    """Draws the paper's figures from your runs, beside the published curves, as PNG and SVG."""
+    command = tyro.cli(PlotCommand, prog="plan2explore plot", args=arguments)
+    if not command.sources:
+        raise ValueError("Give runs, CSV files of results, or folders of either: plan2explore plot RUN_OR_CSV ...")
+    written = write_plots(command.sources, command.out)
+    if not written:
+        raise ValueError("There is nothing to draw yet: none of these has an evaluation of a task in it.")
+    print("\n".join(str(path) for path in written))
+    return 0

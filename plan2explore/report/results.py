@@ -1,0 +1,246 @@
+"""Results: one line for each evaluation, out of run folders or CSV files, for tables and plots."""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from ..runs.files import append, log, parse_object, read_lines, split_lines
+from ..runs.folder import RunError, RunFolder
+
+PROBE = "zero-shot probe"
+"""The task was trained beside exploration, on stopped features."""
+OFFLINE = "zero-shot offline"
+"""The task was learned from the stored run, in imagination alone."""
+FEW_SHOT = "few-shot"
+"""As offline, and then with episodes of the task's own policy."""
+SUPERVISED = "supervised"
+"""Dreamer's own task, whose reward it saw from the start."""
+PROTOCOLS = (PROBE, OFFLINE, FEW_SHOT, SUPERVISED)
+
+
+@dataclass(frozen=True)
+class Result:
+    """An evaluation: the mean score of some episodes, and where it comes from. The fields are a CSV file's columns."""
+
+    task: str
+    method: str
+    protocol: str
+    """zero-shot probe, zero-shot offline, few-shot or supervised."""
+    seed: int
+    env_steps: int
+    """All that the agent had seen: those of exploration, and those of the task's own episodes."""
+    score: float
+    std: float
+    """Over the episodes."""
+    episodes: int
+    commit: str = ""
+    hardware: str = ""
+    wall_s: float | None = None
+    """Seconds since the run began; none for a run that was stopped and went on."""
+    run: str = ""
+    """The id of the exploration."""
+
+
+COLUMNS = tuple(each.name for each in fields(Result))
+NEEDED = ("task", "method", "protocol", "seed", "env_steps", "score", "episodes")
+NUMBERS = {"seed": int, "env_steps": int, "episodes": int, "score": float, "std": float}
+
+
+def read_results(sources: Iterable[str | Path]) -> list[Result]:
+    """The results of CSV files, of runs, and of folders with either in them. What is there twice counts once."""
+    found: dict[Any, Result] = {}
+    for source in sources:
+        for result in _read_source(Path(source)):
+            found.setdefault(_identity(result), result)
+    return list(found.values())
+
+
+def _identity(result: Result) -> tuple[Any, ...]:
+    """What tells results apart. How a run came about may have been told otherwise later, when it had gone on."""
+    return tuple(value for name, value in asdict(result).items() if name not in ("commit", "hardware", "wall_s"))
+
+
+def _read_source(path: Path) -> list[Result]:
+    if path.is_file():
+        return _read_csv(path)
+    if not path.is_dir():
+        raise RunError(f"There is no file or folder {path}: give runs, CSV files of results, or folders of either.")
+    if RunFolder.is_run(path):
+        return results_of(path)
+    files = [file for file in sorted(path.glob("*.csv")) if not _missing_columns(_split_csv(file))]
+    runs = sorted(file.parent for file in path.glob("*/run.json"))
+    if not files and not runs:
+        raise RunError(f"{path} is no run, and it has neither runs nor CSV files of results in it.")
+    return [result for file in files for result in _read_csv(file)] + [result for run in runs for result in results_of(run)]
+
+
+# --- CSV files ---
+
+
+def _read_csv(path: Path) -> list[Result]:
+    """The lines of a CSV file of results. Those that cannot be read are named in the log and skipped."""
+    lines = _split_csv(path)
+    if missing := _missing_columns(lines):
+        known = ", ".join(COLUMNS)
+        raise RunError(f"{path} is no file of results: it has no column {missing[0]!r}. The columns are {known}.")
+    found = []
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            found.append(_result(dict(zip(lines[0], line, strict=True))))
+        except (ValueError, TypeError) as error:
+            log.warning("Line %d of %s is damaged and was skipped (%s).", number, path, error)
+    return found
+
+
+def _split_csv(path: Path) -> list[list[str]]:
+    """The words of every line. Each is read by itself: a quote that is never closed spoils one line only."""
+    lines = path.read_bytes().decode("utf-8", errors="replace").splitlines()
+    return [_words_of(line) for line in lines]
+
+
+def _words_of(line: str) -> list[str]:
+    try:
+        return next(csv.reader([line.replace("\0", "")]), [])
+    except csv.Error:
+        return []
+
+
+def _missing_columns(lines: list[list[str]]) -> list[str]:
+    return [name for name in NEEDED if name not in (lines[0] if lines else ())]
+
+
+def _result(line: Mapping[str, str]) -> Result:
+    """A result from a line's words."""
+    values: dict[str, Any] = {name: line.get(name, "").strip() for name in COLUMNS}
+    if empty := [name for name in NEEDED if not values[name]]:
+        raise ValueError(f"no {empty[0]}")
+    if values["protocol"] not in PROTOCOLS:
+        raise ValueError(f"the protocol is {values['protocol']!r:.40}, not {', '.join(PROTOCOLS)}")
+    numbers = {name: kind(values[name] or "0") for name, kind in NUMBERS.items()}
+    numbers["wall_s"] = float(values["wall_s"]) if values["wall_s"] else None
+    if not all(math.isfinite(number) for number in numbers.values() if number is not None):
+        raise ValueError("a number is not finite")
+    return Result(**(values | numbers))
+
+
+def append_results(path: Path, results: Iterable[Result]) -> int:
+    """Adds results to a CSV file, made if need be; those that it has already are left out. The number of new ones."""
+    path = Path(path)
+    whole, torn = split_lines(path)
+    known = {_identity(result) for result in _read_csv(path)} if whole else set()
+    written = {_identity(result): result for result in (_result(_words(each)) for each in results)}
+    new = [result for identity, result in written.items() if identity not in known]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    if not whole:
+        writer.writeheader()
+    writer.writerows(_words(result) for result in new)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if text.getvalue():
+        append(path, (b"\n" if torn else b"") + text.getvalue().encode())
+    return len(new)
+
+
+def _words(result: Result) -> dict[str, str]:
+    """A result as a file has it: scores to a thousandth."""
+    words = {name: "" if value is None else value for name, value in asdict(result).items()}
+    numbers = {"score": f"{result.score:.3f}", "std": f"{result.std:.3f}"}
+    wall = {"wall_s": f"{result.wall_s:.1f}"} if result.wall_s is not None else {}
+    return {name: str(value) for name, value in (words | numbers | wall).items()}
+
+
+# --- Run folders ---
+
+
+def results_of(path: str | Path) -> list[Result]:
+    """Every evaluation of a run: of an exploration's probes and of the adaptations below it, or of one adaptation."""
+    folder = RunFolder.open(path)
+    if folder.kind == "adapt":
+        return list(_adapted(folder))
+    return [*_explored(folder), *(result for each in _adaptations(folder) for result in _adapted(each))]
+
+
+def _adaptations(folder: RunFolder) -> Iterator[RunFolder]:
+    for file in sorted(folder.adapt.glob("*/run.json")):
+        try:
+            found = RunFolder.open(file.parent)
+        except RunError as error:
+            log.warning("%s was skipped: %s", file.parent, error)
+            continue
+        if found.kind == "adapt" and found.settings.get("run") == folder.id:
+            yield found
+        else:
+            log.warning("%s was skipped: it is no adaptation of %s.", file.parent, folder.path)
+
+
+def _explored(folder: RunFolder) -> Iterator[Result]:
+    config = _part(folder.settings, "config")
+    for result in _evaluations(folder, config, folder.id, PROBE, 0):
+        own = result.method == "dreamer" and [result.task] == list(config.get("probes") or ())[:1]
+        yield replace(result, protocol=SUPERVISED) if own else result
+
+
+def _adapted(folder: RunFolder) -> Iterator[Result]:
+    settings = folder.settings
+    protocol = FEW_SHOT if _part(settings, "config").get("shots") else OFFLINE
+    steps = settings.get("snapshot")
+    run = str(settings.get("run", ""))
+    yield from _evaluations(folder, _part(settings, "explored"), run, protocol, steps if isinstance(steps, int) else 0)
+
+
+def _evaluations(folder: RunFolder, explored: dict[str, Any], run: str, protocol: str, before: int) -> Iterator[Result]:
+    """What a folder's evaluations say. The seed is the exploration's: seeds of a table are agents that explored apart."""
+    seed: Any = explored.get("seed")
+    method = _part(_part(explored, "agent"), "novelty").get("objective", "")
+    starts = read_lines(folder.path / "starts.jsonl")
+    origin = {"commit": _commits(starts), "hardware": _hardware(starts), "run": run}
+    for number, text in enumerate(split_lines(folder.evaluations_file)[0], 1):
+        line = parse_object(text) or {}
+        try:
+            wall = _finite(line["seconds"]) if len(starts) == 1 and line.get("seconds") is not None else None
+            yield Result(
+                task=_text(line["task"]), method=_text(method), protocol=protocol, seed=int(seed),
+                env_steps=before + int(line["env_steps"]), score=_finite(line["mean"]), std=_finite(line.get("std", 0.0)),
+                episodes=len(line["episodes"]), wall_s=wall, **origin,
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError):
+            log.warning("Line %d of %s is damaged and was skipped.", number, folder.evaluations_file)
+
+
+def _part(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    found = settings.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{value!r} is not a name")
+    return value
+
+
+def _finite(value: Any) -> float:
+    """A number to a thousandth, as a file has it."""
+    if not math.isfinite(number := float(value)):
+        raise ValueError(f"{value!r} is not finite")
+    return round(number, 3)
+
+
+def _commits(starts: list[dict[str, Any]]) -> str:
+    """The commits that a run was made with, in order."""
+    return " ".join(dict.fromkeys(str(start["commit"]) for start in starts if start.get("commit")))
+
+
+def _hardware(starts: list[dict[str, Any]]) -> str:
+    """The machines that a run was made on: accelerator or processor, and cores."""
+    return "; ".join(dict.fromkeys(_machine(start["machine"]) for start in starts if isinstance(start.get("machine"), dict)))
+
+
+def _machine(machine: dict[str, Any]) -> str:
+    devices = machine.get("devices")
+    kinds = [str(kind) for kind in devices if kind != "cpu"] if isinstance(devices, list) else []
+    device = f"{len(kinds)} x {kinds[0]}" if len(kinds) > 1 else (kinds[0] if kinds else str(machine.get("cpu", "")))
+    return f"{device}, {machine.get('cores', '?')} cores"

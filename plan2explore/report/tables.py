@@ -1,0 +1,258 @@
+"""`plan2explore table`: the layouts of the paper's Tables 1 and 2, our numbers beside the paper's.
+
+As in the paper, a score is the mean of the last 20 evaluation episodes with the actor's mode; over seeds we give mean ±
+standard deviation (the paper: the mean of 3 seeds).
+"""
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+
+from ..reference import METHODS, TASK_AVERAGE, Point, paper_table, published_curve
+from ..runs.files import write_file
+from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, read_results
+
+EPISODES = 20
+"""The last evaluation episodes that a table averages (the paper)."""
+SLACK = 1.02
+"""Environments step together: a run ends a few env steps after its goal."""
+MISSING = "missing"
+NAMES = {"plan2explore": "Plan2Explore", "max": "MAX"}
+STEPS = {1: 3_500_000, 2: 1_150_000}
+"""Env steps at which the paper's tables were taken."""
+TITLES = {
+    1: "Table 1: zero-shot performance (the paper: at 3.5M env steps)",
+    2: "Table 2: adaptation performance (the paper: 1M env steps without a task, then 150K with it)",
+}
+EXPERIENCE = {
+    1: {"Task-agnostic experience": ("3.5M", "–"), "Task-specific experience": ("–", "3.5M")},
+    2: {"Task-agnostic experience": ("1M", "–"), "Task-specific experience": ("150K", "1.15M")},
+}
+"""The paper's rows above its scores: of the methods without a task, and of Dreamer."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Our score of a task and method: over seeds, of each seed's last 20 episodes."""
+
+    seeds: int
+    mean: float
+    std: float
+    """Over seeds; 0 for a single one."""
+    env_steps: int
+    """Of the last evaluation; of the seed that came least far."""
+    episodes: int
+    """Of the seed that has fewest."""
+    protocol: str
+
+    def __str__(self) -> str:
+        spread = f" ± {self.std:.1f}" if self.seeds > 1 else ""
+        offline = ", offline" if self.protocol == OFFLINE else ""
+        return f"{self.mean:.1f}{spread} ({_count(self.seeds, 'seed')}, {steps_text(self.env_steps)}{offline})"
+
+
+def summarise(results: Iterable[Result], most_steps: int | None = None) -> Cell | None:
+    """One cell out of the results of one task, method and protocol, up to so many env steps."""
+    results = list(results)
+    seeds: dict[int, list[Result]] = defaultdict(list)
+    for result in results:
+        if most_steps is None or result.env_steps <= most_steps * SLACK:
+            seeds[result.seed].append(result)
+    if not seeds:
+        return None
+    means, counts = zip(*(last_episodes(each) for each in seeds.values()), strict=True)
+    std = float(np.std(means, ddof=1)) if len(means) > 1 else 0.0
+    reached = min(max(result.env_steps for result in each) for each in seeds.values())
+    return Cell(len(seeds), float(np.mean(means)), std, reached, min(counts), results[0].protocol)
+
+
+def last_episodes(results: Sequence[Result], episodes: int = EPISODES) -> tuple[float, int]:
+    """The mean score of the last evaluation episodes, and how many those are. Older evaluations fill up the number."""
+    total, count = 0.0, 0
+    for result in sorted(results, key=lambda result: result.env_steps)[::-1]:
+        share = min(result.episodes, episodes - count)
+        total, count = total + share * result.score, count + share
+    return total / max(count, 1), count
+
+
+def steps_text(env_steps: int) -> str:
+    """Env steps as people say them: 500K, 1.15M."""
+    if env_steps < 1000:
+        return str(env_steps)
+    thousands = round(env_steps / 1000)
+    return f"{thousands / 1000:g}M" if thousands >= 1000 else f"{thousands}K"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+# --- The paper's layouts ---
+
+
+def table_cells(results: Sequence[Result], number: int) -> dict[tuple[str, str], Cell]:
+    """Our cells of Table 1 or 2, by task and method."""
+    found = {}
+    for task in paper_table(number):
+        for method in METHODS:
+            for protocol in _protocols(number, method):
+                chosen = [each for each in results if (each.task, each.method, each.protocol) == (task, method, protocol)]
+                if cell := summarise(chosen, STEPS[number]):
+                    found[task, method] = cell
+                    break
+    return found
+
+
+def _protocols(number: int, method: str) -> tuple[str, ...]:
+    """Whose scores belong into a table, the paper's own protocol first."""
+    if method == "dreamer":  # it has its task from the start: it does not adapt, but learns for all of 1.15M env steps
+        return (SUPERVISED,)
+    return (PROBE, OFFLINE) if number == 1 else (FEW_SHOT,)
+
+
+def task_average(cells: dict[tuple[str, str], Cell], number: int, method: str) -> float | None:
+    """The mean over the paper's tasks; none unless all of them are there."""
+    tasks = [task for task in paper_table(number) if task != TASK_AVERAGE]
+    scores = [cells[task, method].mean for task in tasks if (task, method) in cells]
+    return float(np.mean(scores)) if len(scores) == len(tasks) else None
+
+
+def table_markdown(results: Sequence[Result], number: int) -> str:
+    """Table 1 or 2: in each cell our score, a slash, and the paper's. A dash is a cell that the paper leaves empty."""
+    cells = table_cells(results, number)
+    title = "Zero-shot performance" if number == 1 else "Adaptation performance"
+    rows = [[title, *(NAMES.get(method, method.capitalize()) for method in METHODS)]]
+    for label, (others, dreamer) in EXPERIENCE[number].items():
+        rows.append([f"{label} (paper)", *[others] * (len(METHODS) - 1), dreamer])
+    for task, scores in paper_table(number).items():
+        ours = [_ours(cells, number, task, method) for method in METHODS]
+        theirs = [f"{scores[method]:g}" if method in scores else "–" for method in METHODS]
+        cells_of_row = [f"{one} / {other}" for one, other in zip(ours, theirs, strict=True)]
+        rows.append([task.replace("_", " ").title(), *cells_of_row])
+    return f"## {TITLES[number]}\n\nEach cell: here / in the paper.\n\n{_markdown(rows)}"
+
+
+def _ours(cells: dict[tuple[str, str], Cell], number: int, task: str, method: str) -> str:
+    if task == TASK_AVERAGE:
+        average = task_average(cells, number, method)
+        return MISSING if average is None else f"{average:.1f}"
+    return str(cells.get((task, method), MISSING))
+
+
+def table_rows(results: Sequence[Result], number: int) -> list[dict[str, Any]]:
+    """Table 1 or 2 as lines of a CSV file; empty is missing."""
+    cells, found = table_cells(results, number), []
+    for task, scores in paper_table(number).items():
+        for method in METHODS:
+            cell = cells.get((task, method))
+            average = task_average(cells, number, method) if task == TASK_AVERAGE else None
+            ours = _numbers(cell) | ({} if average is None else {"score": f"{average:.3f}"})
+            found.append({"table": number, "task": task, "method": method, **ours, "paper": scores.get(method, "")})
+    return found
+
+
+def _numbers(cell: Cell | None) -> dict[str, Any]:
+    if cell is None:
+        return dict.fromkeys(("score", "std", "seeds", "episodes", "env_steps"), "")
+    std = f"{cell.std:.3f}" if cell.seeds > 1 else ""
+    return {
+        "score": f"{cell.mean:.3f}", "std": std, "seeds": cell.seeds, "episodes": cell.episodes, "env_steps": cell.env_steps
+    }  # fmt: skip
+
+
+# --- Everything, at its own number of env steps ---
+
+
+def published_at(task: str, method: str, protocol: str, env_steps: int) -> Point | None:
+    """The point of the published curve at this number of env steps, if it has one (within 2 %)."""
+    if protocol == FEW_SHOT or (method == "dreamer") != (protocol == SUPERVISED):
+        return None
+    near = [point for point in published_curve(task, method) if abs(point.env_steps / max(env_steps, 1) - 1) < SLACK - 1]
+    return near[0] if near else None
+
+
+def result_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """A line for each task, method and protocol there is: the score at its last env steps, beside the published curve."""
+    groups: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
+    for result in results:
+        groups[result.task, result.method, result.protocol].append(result)
+    found = []
+    for (task, method, protocol), group in sorted(groups.items()):
+        cell = summarise(group)
+        assert cell is not None
+        point = published_at(task, method, protocol, cell.env_steps)
+        published = {"published": point.mean if point else "", "published_std": point.std if point else ""}
+        found.append({"task": task, "method": method, "protocol": protocol, **_numbers(cell), **published})
+    return found
+
+
+def results_markdown(results: Sequence[Result]) -> str:
+    """The lines of `result_rows` for people."""
+    rows = [["Task", "Method", "Protocol", "Env steps", "Score", "Seeds", "Episodes", "Published at as many"]]
+    for row in result_rows(results):
+        score = f"{float(row['score']):.1f}" + (f" ± {float(row['std']):.1f}" if row["std"] else "")
+        published = MISSING if row["published"] == "" else f"{row['published']:.0f} ± {row['published_std']:.0f}"
+        numbers = [steps_text(row["env_steps"]), score, row["seeds"], row["episodes"], published]
+        rows.append([str(value) for value in (row["task"], row["method"], row["protocol"], *numbers)])
+    return (
+        "## Every result, at its last env steps\n\nPublished: mean ± standard deviation over seeds, Plan2Explore zero-shot "
+        f"and Dreamer supervised.\n\n{_markdown(rows)}"
+    )
+
+
+def _markdown(rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown, padded so that it reads well as text too."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["| " + " | ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]])
+
+
+# --- The command ---
+
+
+def write_tables(sources: Sequence[str | Path], out: Path | None = None) -> str:
+    """The tables of runs or CSV files as Markdown; with `out`, also `tables.md` and CSV files in that folder."""
+    results = read_results(sources)
+    text = "\n\n".join([table_markdown(results, 1), table_markdown(results, 2), results_markdown(results)]) + "\n"
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        write_file(out / "tables.md", [text.encode()])
+        for name, rows in (("table_1", table_rows(results, 1)), ("table_2", table_rows(results, 2))):
+            write_file(out / f"{name}.csv", [_csv(rows)])
+        if rows := result_rows(results):
+            write_file(out / "last_scores.csv", [_csv(rows)])
+    return text
+
+
+def _csv(rows: Sequence[dict[str, Any]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, rows[0].keys(), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+@dataclass(frozen=True)
+class TableCommand:
+    """Prints the paper's tables with the numbers of your runs beside the paper's, as Markdown."""
+
+    sources: tyro.conf.Positional[tuple[Path, ...]]
+    """Runs, CSV files of results, or folders with either in them."""
+    out: Path | None = None
+    """Also write tables.md and CSV files into this folder."""
+
+
+def main(arguments: list[str]) -> int:
+    """Prints the paper's tables with the numbers of your runs beside the paper's, as Markdown."""
+    command = tyro.cli(TableCommand, prog="plan2explore table", args=arguments)
+    if not command.sources:
+        raise ValueError("Give runs, CSV files of results, or folders of either: plan2explore table RUN_OR_CSV ...")
+    print(write_tables(command.sources, command.out), end="")
+    return 0

@@ -1,0 +1,360 @@
+"""`plan2explore reproduce`: the paper's protocols, cell by cell (task x method x seed), into one file of results.
+
+A cell is a run in `OUT/runs/METHOD-TASK-SEED`. What it scored goes to `OUT/results.csv`, how it ended to `OUT/cells.jsonl`.
+"""
+
+import gc
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from .config import PRESETS, AdaptConfig, AgentConfig, ExploreConfig, Schedule, WorldConfig
+from .envs import Task
+from .envs.names import GYMNASIUM, PAPER_TASKS, split_name
+from .phases.adapt import adapt
+from .phases.explore import configure, explore
+from .phases.policy import Policy
+from .phases.run import Run
+from .reference import METHODS, TASK_AVERAGE, paper_table
+from .report.results import FEW_SHOT, PROBE, SUPERVISED, Result, append_results, results_of
+from .runs.files import append_line, read_lines
+from .runs.folder import RunFolder
+
+Protocol = Literal["zero-shot", "few-shot"]
+EPISODE = 1000  # env steps of an episode of the suite
+FINAL_EPISODES = 10
+"""Episodes that the last evaluation of a cell has at least."""
+OWN_START = frozenset(
+    ("cartpole_balance", "cartpole_balance_sparse", "finger_spin", "finger_turn_hard", "quadruped_run", "reacher_hard")
+)
+"""Tasks whose episodes begin otherwise than those of the bare domain: another pose, target, friction or floor."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What all cells have in common."""
+
+    protocol: Protocol
+    steps: int
+    """Env steps of exploration."""
+    config: ExploreConfig
+    """Of every exploration, but for world, objective and seed."""
+    adaptation: AdaptConfig
+    """Of few-shot adaptation."""
+    out: Path
+    final_episodes: int = FINAL_EPISODES
+    world_only: bool = False
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A task, a method and a seed."""
+
+    method: str
+    task: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.method}-{self.task}-{self.seed}"
+
+
+def world_of(task: str, method: str, world_only: bool = False) -> str:
+    """The world to explore for a task: without its reward, but beginning as the task's own episodes do.
+
+    Dreamer is made with its task. Others explore the bare domain; where that begins otherwise than the task, they explore
+    the task's world, whose reward trains the probe alone there too: neither model nor explorer see it.
+    """
+    if method == "dreamer" or (task in OWN_START and not world_only):
+        return task
+    return split_name(task)[0]
+
+
+def reproduce(
+    protocol: Protocol,
+    tasks: Sequence[str] = (),
+    methods: Sequence[str] = METHODS,
+    seeds: Sequence[int] = (0, 1, 2),
+    steps: float = 1e6,
+    preset: str = "paper",
+    out: str | Path = "reproduce",
+    shots: int = 150,
+    updates: int = 10_000,
+    gradient: Literal["through", "stopped"] | None = None,
+    agent: AgentConfig | None = None,
+    final_episodes: int = FINAL_EPISODES,
+    world_only: bool = False,
+    **options: Any,
+) -> int:
+    """Runs a protocol of the paper; 1 if a cell failed, else 0. The same call goes on with a sweep that was killed.
+
+    Args:
+        protocol: zero-shot (the task is a probe of the exploration) or few-shot (and then adapts with episodes of its own).
+        tasks: By default those of the paper's table.
+        methods: Exploration objectives.
+        seeds: One run each.
+        steps: Env steps of exploration (the paper: zero-shot 3.5e6, few-shot 1e6).
+        preset: Sizes of the agent.
+        out: Folder of the sweep.
+        shots: Few-shot episodes (the paper: 150).
+        updates: Few-shot: updates in imagination before them.
+        gradient: through or stopped; by default the preset's.
+        agent: All settings of the agent, instead of a preset.
+        final_episodes: Episodes that the last evaluation has at least.
+        world_only: Explore the bare domain also for tasks whose episodes begin otherwise.
+        options: Fields of `WorldConfig` and `Schedule`, such as `environments=8`.
+    """
+    config = configure("walker", preset, **options)
+    config = replace(config, agent=agent or config.agent)
+    if gradient is not None:
+        novelty = replace(config.agent.novelty, gradient=gradient)
+        config = replace(config, agent=replace(config.agent, novelty=novelty))
+    # A number of environments is for exploring: shots have to come out even over theirs.
+    adaptation = AdaptConfig(replace(config.schedule, environments=0), updates, shots)
+    sweep = Sweep(protocol, int(steps), config, adaptation, Path(out), final_episodes, world_only)
+    cells = [Cell(method, task, seed) for seed in seeds for task in tasks or paper_tasks(protocol) for method in methods]
+    check_sweep(sweep, cells)
+    return run_cells(sweep, cells)
+
+
+def paper_tasks(protocol: Protocol) -> list[str]:
+    """The tasks of the paper's table for this protocol."""
+    return [task for task in paper_table(1 if protocol == "zero-shot" else 2) if task != TASK_AVERAGE]
+
+
+def check_sweep(sweep: Sweep, cells: Sequence[Cell]) -> None:
+    """Finds mistakes in names and numbers before the first cell is begun."""
+    if sweep.protocol not in ("zero-shot", "few-shot"):
+        raise ValueError(f"There is no protocol {sweep.protocol!r}: choose zero-shot or few-shot.")
+    if not cells:
+        raise ValueError("There is nothing to run: give at least one task, one method and one seed.")
+    if len(set(cells)) < len(cells):
+        raise ValueError("Each task, method and seed can be given once only.")
+    if sweep.final_episodes < 1 or sweep.steps < 1:
+        raise ValueError(f"Env steps and final episodes must be at least 1; got {sweep.steps} and {sweep.final_episodes}.")
+    if sweep.protocol == "few-shot" and sweep.adaptation.shots < 1:
+        raise ValueError(f"Few-shot needs at least 1 shot; got {sweep.adaptation.shots}.")
+    for cell in cells:
+        if cell.task.startswith(GYMNASIUM):
+            raise ValueError(f"The protocols are about tasks of the suite, such as {PAPER_TASKS[0]}; got {cell.task!r}.")
+        Task.named(cell.task)
+        configure("walker", method=cell.method)
+
+
+# --- Cells ---
+
+
+def run_cells(sweep: Sweep, cells: Sequence[Cell]) -> int:
+    """Every cell that is not finished, one after the other, a line for each."""
+    failed = []
+    for number, cell in enumerate(cells, 1):
+        place = f"[{number}/{len(cells)}] {cell}"
+        if was(sweep, cell, "finished"):
+            print(f"{place}: finished before", flush=True)
+            continue
+        began = time.monotonic()
+        try:
+            results = run_cell(sweep, cell)
+            append_results(sweep.out / "results.csv", results)
+        except Exception as error:  # whatever it was: the others may well work
+            note(sweep, cell, "failed", error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
+            print(f"{place}: failed: {error}", flush=True)
+            failed.append(str(cell))
+        else:
+            seconds = round(time.monotonic() - began, 1)
+            note(sweep, cell, "finished", seconds=seconds)
+            print(f"{place}: {_score(sweep, cell, results)}, {seconds:.0f} s", flush=True)
+        gc.collect()  # what the last cell held on the device is free for the next
+    if failed:
+        names, log = ", ".join(failed), sweep.out / "cells.jsonl"
+        print(f"{len(failed)} of {len(cells)} cells failed: {names}. Why is in {log}.", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _score(sweep: Sweep, cell: Cell, results: Sequence[Result]) -> str:
+    last = final_result(sweep, cell, results)
+    return f"{last.score:.1f} at {last.env_steps:,} env steps ({last.episodes} episodes)" if last else "no score"
+
+
+def final_result(sweep: Sweep, cell: Cell, results: Sequence[Result]) -> Result | None:
+    """The last evaluation of what the cell is about."""
+    protocol = SUPERVISED if cell.method == "dreamer" else FEW_SHOT if sweep.protocol == "few-shot" else PROBE
+    ours = [result for result in results if (result.task, result.protocol) == (cell.task, protocol)]
+    return max(reversed(ours), key=lambda result: result.env_steps, default=None)
+
+
+def run_cell(sweep: Sweep, cell: Cell) -> list[Result]:
+    """Explores, adapts if the protocol says so, and gives back every evaluation of the cell."""
+    run = _explored(sweep, cell)
+    policy = _adapted(sweep, cell, run) if adapts(sweep, cell) else None
+    results = results_of(run.path)
+    last = final_result(sweep, cell, results)
+    if last is not None and last.episodes < sweep.final_episodes:
+        scores = (policy or run.probe(cell.task)).evaluate(sweep.final_episodes)
+        results.append(replace(last, score=scores.mean, std=scores.std, episodes=len(scores.episodes), wall_s=None))
+    return results
+
+
+def _explored(sweep: Sweep, cell: Cell) -> Run:
+    """The cell's exploration, from where it is: the other protocol may have made it, or taken it further."""
+    path, goal = path_of(sweep, cell), goal_of(sweep, cell)
+    if was(sweep, cell, "explored"):
+        return Run(path)
+    if RunFolder.is_run(path):
+        goal = max(goal, int(RunFolder.open(path).settings.get("goal", 0)))
+    config = config_of(sweep, cell)
+    run = explore(config.world.world, goal, path, probes=[cell.task], config=config)
+    note(sweep, cell, "explored")
+    return run
+
+
+def path_of(sweep: Sweep, cell: Cell) -> Path:
+    """The run's folder."""
+    return sweep.out / "runs" / str(cell)
+
+
+def goal_of(sweep: Sweep, cell: Cell) -> int:
+    """Env steps to explore. Dreamer, which has its task, gets as many in all as others with their shots."""
+    extra = sweep.adaptation.shots * EPISODE if sweep.protocol == "few-shot" and cell.method == "dreamer" else 0
+    return sweep.steps + extra
+
+
+def adapts(sweep: Sweep, cell: Cell) -> bool:
+    """Whether the cell ends with few-shot adaptation."""
+    return sweep.protocol == "few-shot" and cell.method != "dreamer"
+
+
+def config_of(sweep: Sweep, cell: Cell) -> ExploreConfig:
+    """The settings of the cell's exploration."""
+    agent = sweep.config.agent
+    return replace(
+        sweep.config,
+        world=replace(sweep.config.world, world=world_of(cell.task, cell.method, sweep.world_only)),
+        agent=replace(agent, novelty=replace(agent.novelty, objective=cell.method)),
+        seed=cell.seed,
+    )
+
+
+def _adapted(sweep: Sweep, cell: Cell, run: Run) -> Policy:
+    """Few-shot adaptation from the snapshot at the sweep's number of env steps."""
+    at = min(run.snapshots, key=lambda steps: abs(steps - sweep.steps))
+    return adapt(run, cell.task, config=replace(sweep.adaptation, at=at, seed=cell.seed))
+
+
+# --- What was done before ---
+
+
+def settings_of(sweep: Sweep, cell: Cell) -> dict[str, Any]:
+    """All that a cell depends on: a cell is finished if it was with the same."""
+    adaptation = asdict(sweep.adaptation) if adapts(sweep, cell) else None
+    return {"steps": goal_of(sweep, cell), "config": asdict(config_of(sweep, cell)), "adaptation": adaptation}
+
+
+def was(sweep: Sweep, cell: Cell, state: str) -> bool:
+    """Whether the cell came so far (explored, finished) with these settings, and its run is still there."""
+    path = path_of(sweep, cell)
+    if not RunFolder.is_run(path):
+        return False
+    wanted, run = plain(settings_of(sweep, cell)), _id_of(path)
+    lines = read_lines(sweep.out / "cells.jsonl")
+    ours = [line for line in lines if (line.get("cell"), line.get("state"), line.get("run")) == (str(cell), state, run)]
+    return any(_covers(line.get("settings"), wanted, state) for line in ours)
+
+
+def _covers(found: Any, wanted: dict[str, Any], state: str) -> bool:
+    """An exploration that went further holds the shorter one; an adaptation has to begin where it was told to."""
+    if not isinstance(found, dict) or found.get("config") != wanted["config"] or not isinstance(found.get("steps"), int):
+        return False
+    if state == "explored" or not wanted["adaptation"]:
+        return found["steps"] >= wanted["steps"]
+    return found["steps"] == wanted["steps"] and found.get("adaptation") == wanted["adaptation"]
+
+
+def plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings as a JSON file gives them back: tuples are lists."""
+    return {name: _plain(value) for name, value in settings.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return plain(value)
+    return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
+
+
+def note(sweep: Sweep, cell: Cell, state: str, **more: Any) -> None:
+    """Adds a line to `cells.jsonl`: how a cell ended."""
+    path = path_of(sweep, cell)
+    run = _id_of(path) if RunFolder.is_run(path) else None
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    line = {"cell": str(cell), "state": state, "time": now, "protocol": sweep.protocol, "run": run, **more}
+    sweep.out.mkdir(parents=True, exist_ok=True)
+    append_line(sweep.out / "cells.jsonl", line | {"settings": plain(settings_of(sweep, cell))})
+
+
+def _id_of(path: Path) -> str | None:
+    try:
+        return RunFolder.open(path).id
+    except ValueError:  # its run.json may be why the cell failed
+        return None
+
+
+# --- The command ---
+
+
+@dataclass(frozen=True)
+class ReproduceCommand:
+    """Runs the paper's protocols: every task with every method and seed. Kill it at any moment: the same command goes on."""
+
+    protocol: tyro.conf.Positional[Protocol]
+    """zero-shot: the task is a probe of the exploration. few-shot: and then its policy collects some episodes."""
+    tasks: tuple[str, ...] = ()
+    """Tasks of the suite; none: those of the paper's table (20 zero-shot, 8 few-shot)."""
+    methods: tuple[str, ...] = METHODS
+    """Exploration objectives."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """One run for each (the paper: 3)."""
+    steps: float = 1e6
+    """Env steps of exploration (the paper: 3.5e6 zero-shot, 1e6 few-shot)."""
+    preset: Literal["paper", "small", "tiny"] = "paper"
+    """Sizes of the agent."""
+    out: Path = Path("reproduce")
+    """Folder of the sweep: results.csv, cells.jsonl, runs/."""
+    shots: int = 150
+    """Few-shot: episodes of the task's policy (the paper: 150)."""
+    updates: int = 10_000
+    """Few-shot: updates in imagination before those (the paper does not say how many)."""
+    gradient: Literal["through", "stopped"] | None = None
+    """Does the exploration objective's gradient reach the actor through imagined states? None: as the preset says."""
+    final_episodes: int = FINAL_EPISODES
+    """Episodes that the last evaluation of a cell has at least."""
+    world_only: bool = False
+    """Explore the bare domain also for tasks whose own episodes begin otherwise (docs/reproducing.md)."""
+    view: Annotated[WorldConfig, tyro.conf.arg(name="")] = field(default_factory=WorldConfig)
+    schedule: Annotated[Schedule, tyro.conf.arg(name="")] = field(default_factory=Schedule)
+    agent: AgentConfig = field(default_factory=AgentConfig)
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the paper's protocols: every task with every method and seed."""
+    default = ReproduceCommand(protocol=tyro.MISSING, agent=PRESETS.get(_preset(arguments), PRESETS["paper"]))
+    command = tyro.cli(ReproduceCommand, prog="plan2explore reproduce", args=arguments, default=default)
+    if command.agent.novelty.objective != default.agent.novelty.objective:
+        raise ValueError(f"Name methods as --methods {command.agent.novelty.objective} ...: a sweep has several.")
+    world = {name: value for name, value in asdict(command.view).items() if name != "world"}
+    return reproduce(
+        command.protocol, command.tasks, command.methods, command.seeds, command.steps, command.preset, command.out,
+        command.shots, command.updates, command.gradient, command.agent, command.final_episodes, command.world_only,
+        **world, **asdict(command.schedule),
+    )  # fmt: skip
+
+
+def _preset(arguments: list[str]) -> str:
+    """The preset, looked up before the command line is parsed: the defaults of other flags depend on it."""
+    split = [word for argument in arguments for word in argument.split("=", 1)]
+    return split[split.index("--preset") + 1] if "--preset" in split[:-1] else ""

@@ -1,0 +1,116 @@
+"""Tables have the paper's layout, our numbers and the paper's, and say what is missing."""
+
+import csv
+from dataclasses import replace
+
+import pytest
+
+from plan2explore.reference import METHODS, TASK_AVERAGE, paper_table
+from plan2explore.report.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, append_results
+from plan2explore.report.tables import (
+    last_episodes,
+    main,
+    published_at,
+    steps_text,
+    summarise,
+    table_cells,
+    table_markdown,
+    task_average,
+    write_tables,
+)
+
+RUN = Result("cheetah_run", "plan2explore", PROBE, 0, 500_010, 500.0, 30.0, 10)
+
+
+def test_a_score_is_the_mean_of_the_last_20_episodes():
+    results = [replace(RUN, env_steps=steps, score=score) for steps, score in ((3, 30.0), (1, 1000.0), (2, 10.0))]
+    assert last_episodes(results) == (20.0, 20)
+    assert last_episodes([replace(RUN, episodes=5, score=40.0, env_steps=4), *results[:1]]) == pytest.approx((100 / 3, 15))
+    assert last_episodes([replace(RUN, episodes=50, score=7.0)]) == (7.0, 20)
+
+
+def test_seeds_are_averaged_and_their_spread_is_told():
+    cell = summarise([RUN, replace(RUN, seed=1, score=600.0), replace(RUN, seed=2, score=700.0, env_steps=400_000)])
+    assert (cell.seeds, cell.mean, cell.std, cell.env_steps, cell.episodes) == (3, 600.0, 100.0, 400_000, 10)
+    assert str(cell) == "600.0 ± 100.0 (3 seeds, 400K)"
+    assert str(summarise([RUN])) == "500.0 (1 seed, 500K)"
+
+
+def test_what_comes_after_the_papers_env_steps_does_not_count():
+    late = replace(RUN, env_steps=3_700_000, score=999.0)
+    assert table_cells([RUN, late], 1)["cheetah_run", "plan2explore"].mean == 500.0
+    assert summarise([late], 3_500_000) is None
+
+
+def test_each_protocol_goes_to_its_table():
+    few = replace(RUN, protocol=FEW_SHOT, env_steps=1_150_000, score=650.0)
+    dreamer = replace(RUN, method="dreamer", protocol=SUPERVISED, score=800.0)
+    stranger = replace(dreamer, protocol=PROBE, task="walker_walk")  # Dreamer with another task's data
+    offline = replace(RUN, task="hopper_hop", protocol=OFFLINE)
+    results = [RUN, few, dreamer, stranger, offline]
+    first, second = table_cells(results, 1), table_cells(results, 2)
+    assert {place: cell.mean for place, cell in first.items()} == {
+        ("cheetah_run", "plan2explore"): 500.0,
+        ("cheetah_run", "dreamer"): 800.0,
+        ("hopper_hop", "plan2explore"): 500.0,
+    }
+    assert str(first["hopper_hop", "plan2explore"]) == "500.0 (1 seed, 500K, offline)"
+    assert {place: cell.mean for place, cell in second.items()} == {
+        ("cheetah_run", "plan2explore"): 650.0,
+        ("cheetah_run", "dreamer"): 800.0,
+    }
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_layout_is_the_papers(number):
+    lines = [line.strip("| ").split("|") for line in table_markdown([RUN], number).splitlines() if line.startswith("|")]
+    rows = [[word.strip() for word in line] for line in lines]
+    assert rows[0][1:] == ["Plan2Explore", "Curiosity", "Random", "MAX", "Retrospective", "Dreamer"]
+    assert [row[0] for row in rows[2:4]] == ["Task-agnostic experience (paper)", "Task-specific experience (paper)"]
+    assert [row[0] for row in rows[4:]] == [task.replace("_", " ").title() for task in paper_table(number)]
+    cheetah = next(row for row in rows if row[0] == "Cheetah Run")
+    assert cheetah[1] == ("500.0 (1 seed, 500K) / 784.45" if number == 1 else "missing / 697.8")
+    assert cheetah[4] == "missing / 0.76"
+
+
+def test_a_cell_that_the_paper_lacks_is_a_dash_and_not_missing():
+    cup = next(line for line in table_markdown([], 1).splitlines() if "Cup Catch" in line)
+    assert cup.count("missing / –") == 2 and cup.count("missing") == 6
+
+
+def test_an_average_needs_every_task():
+    tasks = [task for task in paper_table(2) if task != TASK_AVERAGE]
+    results = [replace(RUN, task=task, protocol=FEW_SHOT, score=100.0 * index) for index, task in enumerate(tasks)]
+    assert task_average(table_cells(results, 2), 2, "plan2explore") == 350.0
+    assert task_average(table_cells(results[1:], 2), 2, "plan2explore") is None
+    assert "| 350.0 / 643.73" in table_markdown(results, 2)
+
+
+def test_a_published_point_is_one_at_as_many_env_steps():
+    assert published_at("cheetah_run", "plan2explore", PROBE, 500_010).mean == 490.7
+    assert published_at("cheetah_run", "plan2explore", PROBE, 600_000) is None
+    assert published_at("cheetah_run", "plan2explore", FEW_SHOT, 500_000) is None
+    assert published_at("cheetah_run", "dreamer", SUPERVISED, 500_000).mean == 630.0
+    assert published_at("cheetah_run", "dreamer", PROBE, 500_000) is None
+    assert [steps_text(steps) for steps in (12, 25_020, 1_000_005, 1_150_000)] == ["12", "25K", "1M", "1.15M"]
+
+
+def test_files_say_what_is_printed(tmp_path, capsys):
+    results = [RUN, replace(RUN, seed=1, score=600.0), replace(RUN, task="cheetah_run_backward")]
+    append_results(tmp_path / "mine.csv", results)
+    assert main([str(tmp_path / "mine.csv"), "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert printed == (tmp_path / "out" / "tables.md").read_text() == write_tables([tmp_path / "mine.csv"])
+    assert "| cheetah_run_backward | plan2explore | zero-shot probe | 500K " in printed
+    assert "| 491 ± 45 " in printed
+    rows = list(csv.DictReader((tmp_path / "out" / "table_1.csv").read_text().splitlines()))
+    assert len(rows) == 21 * len(METHODS)
+    cheetah = next(row for row in rows if (row["task"], row["method"]) == ("cheetah_run", "plan2explore"))
+    assert (cheetah["score"], cheetah["seeds"], cheetah["paper"]) == ("550.000", "2", "784.45")
+    missing = next(row for row in rows if (row["task"], row["method"]) == ("cup_catch", "max"))
+    assert missing["score"] == missing["paper"] == ""
+
+
+def test_the_command_wants_something_to_read():
+    with pytest.raises(ValueError, match="plan2explore table RUN_OR_CSV"):
+        main([])

@@ -1,0 +1,287 @@
+"""A sweep runs every cell once, goes on when it was killed, and tells which cells failed."""
+
+import contextlib
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from unittest import mock
+
+import jax
+import numpy as np
+import pytest
+
+from plan2explore import reproduce as module
+from plan2explore.agent.learner import Learner
+from plan2explore.config import AgentConfig, BehaviorConfig, ModelConfig, NoveltyConfig
+from plan2explore.envs import suite
+from plan2explore.envs.names import EXTRA_TASKS, PAPER_TASKS, split_name
+from plan2explore.phases import adapt as adapt_phase
+from plan2explore.phases import explore as explore_phase
+from plan2explore.report.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, read_results
+from plan2explore.reproduce import OWN_START, Cell, main, paper_tasks, reproduce, world_of
+from plan2explore.runs.files import read_lines
+from plan2explore.runs.folder import RunFolder
+
+pytestmark = pytest.mark.xdist_group("reproduce")
+NANO = AgentConfig(
+    model=ModelConfig(
+        deter=8, stoch=4, hidden=8, proprio_width=8, proprio_depth=1, reward_width=8, reward_depth=1, unroll=1
+    ),
+    novelty=NoveltyConfig(members=2, width=8, depth=1),
+    behavior=BehaviorConfig(horizon=3, actor_width=8, actor_depth=1, critic_width=8, critic_depth=1, unroll=1),
+    batch=2,
+    length=5,
+    precision="float32",
+)  # fmt: skip
+SMALL = {
+    "see": "proprio", "size": 8, "action_repeat": 100, "collect": "in-turn", "environments": 1, "seed_episodes": 1,
+    "updates_per_episode": 10, "block": 5, "evaluate_every": 2000, "evaluate_episodes": 1, "snapshot_every": 1000,
+    "checkpoint_seconds": 0.0,
+}  # fmt: skip
+SETTINGS = {"steps": 3000, "agent": NANO, "final_episodes": 3, "updates": 10, "shots": 2, **SMALL}
+
+
+one_learner = functools.cache(Learner)
+"""Compiled once for each configuration in this process."""
+
+
+def small(out, protocol="zero-shot", methods=("random",), **more):
+    """A sweep of two cells that takes seconds: learners are compiled once, each group of environments has one process."""
+    where = {"tasks": ["cartpole_swingup"], "methods": methods, "seeds": [0, 1], "out": out}
+    with contextlib.ExitStack() as stack:
+        for phase in (explore_phase, adapt_phase):
+            stack.enter_context(mock.patch.object(phase, "Learner", one_learner))
+        stack.enter_context(mock.patch.object(os, "sched_getaffinity", lambda process: {0}))
+        return reproduce(protocol, **(where | SETTINGS | more))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once(tmp_path_factory):
+    """A folder through which processes share what they compiled."""
+    cache = str(tmp_path_factory.mktemp("jax"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", cache)
+        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        jax.config.update("jax_compilation_cache_dir", cache)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        yield
+
+
+# --- The whole thing ---
+
+KILLED = """
+import itertools, os, signal
+from test_reproduce import small
+from plan2explore.phases.training import Training
+update, calls = Training._update, itertools.count(1)
+def deadly(self):
+    if next(calls) == 8:  # the first cell makes 6
+        os.kill(os.getpid(), signal.SIGKILL)
+    return update(self)
+Training._update = deadly
+small({out!r})
+"""
+
+
+def kill_in_second_cell(out):
+    """A process that works at a sweep until it kills itself."""
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), str(Path(__file__).parent)])
+    code, environment = KILLED.format(out=str(out)), os.environ | {"PYTHONPATH": paths}
+    killed = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_goes_on_and_finished_cells_are_not_run_again(tmp_path, capsys):
+    kill_in_second_cell(tmp_path)
+    assert [line["state"] for line in read_lines(tmp_path / "cells.jsonl")] == ["explored", "finished"]
+    first, second = (tmp_path / "runs" / f"random-cartpole_swingup-{seed}" for seed in (0, 1))
+    made = [RunFolder.open(path).id for path in (first, second)]
+    before = {file: file.stat().st_mtime_ns for file in first.rglob("*")}
+
+    assert small(tmp_path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "[1/2] random-cartpole_swingup-0: finished before"
+    assert lines[1].startswith("[2/2] random-cartpole_swingup-1: ") and "at 3,000 env steps (3 episodes)" in lines[1]
+    assert {file: file.stat().st_mtime_ns for file in first.rglob("*")} == before
+    assert [RunFolder.open(path).id for path in (first, second)] == made
+    assert len(read_lines(second / "starts.jsonl")) == 2
+    check_results(tmp_path, made)
+
+    table = (tmp_path / "results.csv").read_bytes()
+    assert small(tmp_path) == 0 and capsys.readouterr().out.count("finished before") == 2
+    assert (tmp_path / "results.csv").read_bytes() == table
+
+
+def check_results(out, made):
+    """Every evaluation of both cells is in the file once, the last one with as many episodes as were asked for."""
+    results = read_results([out / "results.csv"])
+    for seed, run in enumerate(made):
+        ours = [result for result in results if result.seed == seed]
+        assert {(result.task, result.method, result.protocol, result.run) for result in ours} == {
+            ("cartpole_swingup", "random", PROBE, run)
+        }
+        assert [(result.env_steps, result.episodes) for result in ours] == [(2000, 1), (3000, 1), (3000, 3)]
+    worlds = {RunFolder.open(path).settings["config"]["world"]["world"] for path in (out / "runs").iterdir()}
+    assert worlds == {"cartpole"}
+
+
+@pytest.mark.slow
+def test_few_shot_explores_adapts_and_gives_dreamer_as_many_steps(tmp_path, capsys):
+    assert small(tmp_path, seeds=[0]) == 0  # zero-shot first: few-shot goes on from its exploration
+    run = tmp_path / "runs" / "random-cartpole_swingup-0"
+    before = (run / "evaluations.jsonl").read_bytes()
+    few_shot = {"protocol": "few-shot", "methods": ("random", "dreamer"), "seeds": [0], "final_episodes": 1}
+    assert small(tmp_path, **few_shot) == 0
+    assert (run / "evaluations.jsonl").read_bytes() == before and len(read_lines(run / "starts.jsonl")) == 1
+    results = read_results([tmp_path])
+    few = [result for result in results if result.protocol == FEW_SHOT]
+    assert {result.method for result in few} == {"random"} and max(result.env_steps for result in few) == 5000
+    assert [result.env_steps for result in results if result.protocol == OFFLINE][-1] == 3000
+    dreamer = [result for result in results if result.method == "dreamer"]
+    assert {result.protocol for result in dreamer} == {SUPERVISED} and dreamer[-1].env_steps == 5000
+    stored = RunFolder.open(tmp_path / "runs" / "dreamer-cartpole_swingup-0").settings["config"]
+    assert stored["world"]["world"] == "cartpole_swingup" and stored["probes"] == ["cartpole_swingup"]
+    capsys.readouterr()
+    assert small(tmp_path, **few_shot) == 0
+    assert capsys.readouterr().out.count("finished before") == 2
+
+
+# --- What happens around cells, without any learning ---
+
+
+@pytest.fixture
+def explored(monkeypatch):
+    """Explorations that were asked for; each writes a run with one evaluation."""
+    asked = []
+
+    def explore(world, goal, path, probes, config):
+        asked.append((path.name, world, goal, config))
+        if config.agent.novelty.objective == "max":
+            raise RuntimeError("out of memory")
+        settings = {"config": asdict(config) | {"probes": list(probes)}, "goal": goal}
+        folder = RunFolder.open(path) if RunFolder.is_run(path) else RunFolder.create(path, "explore", settings)
+        line = {"task": probes[0], "env_steps": goal, "mean": 5.0, "std": 1.0, "episodes": [5.0] * 10}
+        with open(folder.evaluations_file, "a") as file:
+            file.write(json.dumps(line) + "\n")
+        return module.Run(path)
+
+    monkeypatch.setattr(module, "explore", explore)
+    return asked
+
+
+def test_a_cell_that_fails_is_named_and_the_others_run(tmp_path, explored, capsys):
+    methods = {"methods": ("max", "random"), "seeds": [0]}
+    assert small(tmp_path, **methods) == 1
+    captured = capsys.readouterr()
+    assert "[1/2] max-cartpole_swingup-0: failed: out of memory" in captured.out and "[2/2] random" in captured.out
+    assert "1 of 2 cells failed: max-cartpole_swingup-0" in captured.err
+    failed, *others = read_lines(tmp_path / "cells.jsonl")
+    assert (failed["cell"], failed["state"]) == ("max-cartpole_swingup-0", "failed")
+    assert failed["error"] == "RuntimeError: out of memory" and "Traceback" in failed["trace"]
+    assert [line["state"] for line in others] == ["explored", "finished"]
+    assert [result.method for result in read_results([tmp_path / "results.csv"])] == ["random"]
+    small(tmp_path, **methods)  # what failed is tried again, what finished is not
+    assert [name.split("-")[0] for name, *_ in explored] == ["max", "random", "max"]
+
+
+def test_more_steps_or_other_settings_are_not_finished_before(tmp_path, explored):
+    small(tmp_path, seeds=[0])
+    small(tmp_path, seeds=[0], steps=2000)  # held by the longer one
+    assert len(explored) == 1
+    small(tmp_path, seeds=[0], steps=4000)
+    small(tmp_path, seeds=[0], steps=4000, updates_per_episode=20)  # `explore` itself refuses this
+    assert [goal for _, _, goal, _ in explored] == [3000, 4000, 4000]
+
+
+def test_settings_reach_every_cell(tmp_path, explored):
+    names = {"tasks": ["cartpole_balance", "walker_run"], "methods": ("random", "dreamer"), "seeds": [4, 5]}
+    small(tmp_path, gradient="stopped", **names)
+    assert [name for name, *_ in explored] == [
+        f"{method}-{task}-{seed}"
+        for seed in (4, 5) for task in ("cartpole_balance", "walker_run") for method in ("random", "dreamer")
+    ]  # fmt: skip
+    assert [world for _, world, _, _ in explored[:4]] == ["cartpole_balance", "cartpole_balance", "walker", "walker_run"]
+    for name, world, _, config in explored:
+        assert (config.seed, config.agent.novelty.objective) == (int(name[-1]), name.split("-")[0])
+        assert (config.world.world, config.world.see, config.schedule.block) == (world, "proprio", 5)
+        assert (config.agent.novelty.gradient, config.agent.model.deter) == ("stopped", 8)
+
+
+def test_ctrl_c_stops_the_sweep(tmp_path, monkeypatch):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "explore", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        small(tmp_path)
+    assert not (tmp_path / "cells.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"tasks": ["walker_fly"]}, "no world or task 'walker_fly'"),
+        ({"tasks": ["walker"]}, "a world without a task"),
+        ({"tasks": ["gymnasium:Pendulum-v1"]}, "tasks of the suite"),
+        ({"methods": ["magic"]}, "magic"),
+        ({"methods": []}, "nothing to run"),
+        ({"seeds": [1, 1]}, "once only"),
+        ({"protocol": "many-shot"}, "zero-shot or few-shot"),
+        ({"protocol": "few-shot", "shots": 0}, "at least 1 shot"),
+        ({"preset": "huge"}, "no preset 'huge'"),
+    ],
+)
+def test_mistakes_are_found_before_the_first_cell(tmp_path, explored, wrong, said):
+    with pytest.raises(ValueError, match=said):
+        small(tmp_path, **wrong)
+    assert not explored
+
+
+def test_the_command_line_says_the_same(tmp_path, explored):
+    flags = "zero-shot --tasks walker_walk cheetah_run --methods random --seeds 7 --steps 2e3 --preset tiny --environments 3"
+    assert main([*flags.split(), "--evaluate-every", "500", "--agent.batch", "4", "--out", str(tmp_path)]) == 0
+    (name, world, goal, config), (second, *_) = explored
+    assert (name, world, goal, second) == ("random-walker_walk-7", "walker", 2000, "random-cheetah_run-7")
+    assert (config.agent.model.deter, config.agent.batch) == (64, 4)
+    assert (config.schedule.environments, config.schedule.evaluate_every) == (3, 500)
+    with pytest.raises(ValueError, match="--methods random"):
+        main(["zero-shot", "--agent.novelty.objective", "random", "--out", str(tmp_path)])
+
+
+# --- Which world is explored ---
+
+
+def test_without_names_the_papers_tasks_are_run():
+    assert sorted(paper_tasks("zero-shot")) == sorted(PAPER_TASKS) and len(paper_tasks("few-shot")) == 8
+
+
+def first_moments(domain, task):
+    """States and models at the beginning of two episodes."""
+    world, found = suite.load(domain, task), []
+    model = world.physics.model
+    arrays = [name for name in dir(model.ptr) if isinstance(getattr(model.ptr, name, None), np.ndarray)]
+    for seed in (1, 2):
+        world.task._random = np.random.RandomState(seed)
+        world.reset()
+        found += [np.array(world.physics.data.qpos), np.array(world.physics.data.qvel)]
+        found += [np.array(getattr(model.ptr, name)) for name in arrays]
+    return [array.tobytes() for array in found]
+
+
+@pytest.mark.parametrize("task", PAPER_TASKS + EXTRA_TASKS)
+def test_the_explored_world_begins_as_the_task_does(task):
+    """The bare domain, unless the task's episodes begin otherwise; and never a reward for those without a task."""
+    domain, name = split_name(task)
+    assert (first_moments(domain, None) == first_moments(domain, name)) == (task not in OWN_START)
+    assert world_of(task, "plan2explore") == (task if task in OWN_START else domain)
+    assert world_of(task, "plan2explore", world_only=True) == domain
+    assert world_of(task, "dreamer") == task
+    assert str(Cell("max", task, 1)) == f"max-{task}-1"
