@@ -1,5 +1,6 @@
 """Videos and contact sheets from frames."""
 
+import io
 import warnings
 from pathlib import Path
 
@@ -45,3 +46,10 @@ def contact_sheet(frames: np.ndarray, labels: list[str], columns: int = 6, pixel
         sheet.paste(Image.fromarray(frame), (left, top))
         draw.text((left, top + height + 2), label, fill="black")
     return sheet
+
+
+def encode_png(frame: np.ndarray, pixels: int | None = None) -> bytes:
+    """A uint8 frame (height, width, 3) as a PNG, enlarged to about `pixels` if those are given."""
+    file = io.BytesIO()
+    Image.fromarray(frame if pixels is None else enlarge(frame, pixels)).save(file, "PNG", optimize=True)
+    return file.getvalue()

@@ -1,0 +1,109 @@
+"""Coordinates of stored states by name: what a number of a snapshot is in the world."""
+
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+
+from ..envs import suite
+from ..envs.names import GYMNASIUM, split_name
+from ..envs.state import Snapshot
+from ..memory import Episode
+
+FREE = ("x", "y", "z", "quaternion w", "quaternion x", "quaternion y", "quaternion z")
+FREE_VELOCITY = ("x velocity", "y velocity", "z velocity", "x turning", "y turning", "z turning")
+BALL, BALL_VELOCITY = FREE[3:], FREE_VELOCITY[3:]
+PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
+    "acrobot": (("shoulder", "elbow"), ("shoulder", "shoulder velocity"), ("elbow", "elbow velocity")),
+    "ball_in_cup": (("ball_x", "ball_z"), ("cup_x", "cup_z"), ("ball_x velocity", "ball_z velocity")),
+    "cartpole": (("slider", "hinge_1"), ("slider", "slider velocity"), ("hinge_1", "hinge_1 velocity")),
+    "cheetah": (("rooty", "rootz"), ("rootx velocity", "rooty velocity"), ("bthigh", "fthigh")),
+    "finger": (("proximal", "distal"), ("hinge", "hinge velocity"), ("proximal", "hinge")),
+    "hopper": (("rooty", "rootz"), ("rootx velocity", "rootz velocity"), ("hip", "knee")),
+    "pendulum": (("hinge", "hinge velocity"),),
+    "point_mass": (("root_x", "root_y"), ("root_x velocity", "root_y velocity")),
+    "reacher": (("shoulder", "wrist"), ("shoulder velocity", "wrist velocity")),
+    "quadruped": (("root x", "root y"), ("root z", "root quaternion w"), ("root x velocity", "root y velocity")),
+    "walker": (("rooty", "rootz"), ("rootx velocity", "rooty velocity"), ("right_hip", "left_hip")),
+}
+"""What is worth looking at in a domain, by the names of its joints."""
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Positions and velocities in a snapshot: where each is, what it is called, and whether it is an angle that turns."""
+
+    columns: np.ndarray
+    names: tuple[str, ...]
+    turning: np.ndarray
+    size: int
+    """Numbers in a whole snapshot."""
+    seconds: float
+    """Simulated time of an env step; 0 if the world does not tell."""
+
+    def read(self, episode: Episode) -> np.ndarray:
+        """The coordinates at the end of every agent step, float32 (steps, coordinates)."""
+        if episode.state.shape[-1] != self.size:
+            raise ValueError(f"A state has {episode.state.shape[-1]} numbers; {episode.world} has {self.size}.")
+        taken = ~np.isnan(episode.state).all(-1)
+        last = taken.shape[1] - 1 - np.argmax(taken[:, ::-1], 1)
+        found = episode.state[np.arange(len(episode)), last][:, self.columns]
+        wrapped = np.mod(found + np.pi, 2 * np.pi) - np.pi
+        return np.where(self.turning, wrapped, found).astype(np.float32)
+
+    def pairs(self, world: str) -> list[tuple[str, str]]:
+        """The pairs to look at: those chosen for the domain, or the first positions and a velocity."""
+        domain = "" if world.startswith(GYMNASIUM) else split_name(world)[0]
+        chosen = [pair for pair in PAIRS.get(domain, ()) if set(pair) <= set(self.names)]
+        if chosen or len(self.names) < 2:
+            return chosen
+        half = len(self.names) // 2
+        pairs = [(self.names[0], self.names[half]), (self.names[0], self.names[1]), (self.names[half - 1], self.names[-1])]
+        return list(dict.fromkeys(pair for pair in pairs if pair[0] != pair[1]))
+
+
+def coordinates_of(world: str, episode: Episode) -> Coordinates:
+    """The coordinates of a world's snapshots. A Gymnasium world's are its flat observation, by number."""
+    if world.startswith(GYMNASIUM):
+        size = episode.state.shape[-1]
+        count = size - episode.action.shape[1]
+        names = tuple(f"observation {index}" for index in range(count))
+        return Coordinates(np.arange(count), names, np.zeros(count, bool), size, 0.0)
+    loaded = suite.load(*split_name(world))
+    model, data = loaded.physics.model.ptr, loaded.physics.data.ptr
+    snapshot = Snapshot(model, data)
+    seconds = loaded.substeps * float(loaded.physics.timestep())
+    return _of_joints(model, snapshot.layout(), snapshot.size, seconds)
+
+
+def proprio_names(world: str, episode: Episode) -> list[str]:
+    """What the numbers of proprioception are called."""
+    count = episode.proprio.shape[1]
+    if world.startswith(GYMNASIUM):
+        return [f"observation {index}" for index in range(count)]
+    loaded = suite.load(*split_name(world))
+    loaded.reset()
+    parts = loaded.task.get_observation(loaded.physics)
+    sizes = {name: np.size(part) for name, part in parts.items()}
+    names = [f"{name} {index}" if size > 1 else name for name, size in sizes.items() for index in range(size)]
+    return names if len(names) == count else [f"proprioception {index}" for index in range(count)]
+
+
+def _of_joints(model: mujoco.MjModel, layout: dict[str, int], size: int, seconds: float) -> Coordinates:
+    starts = dict(zip(layout, np.cumsum([0, *layout.values()])[:-1].tolist(), strict=True))
+    positions, velocities, turning = [], [], []
+    for joint in range(model.njnt):
+        kind, name = model.jnt_type[joint], model.joint(joint).name or f"joint {joint}"
+        free, ball = kind == mujoco.mjtJoint.mjJNT_FREE, kind == mujoco.mjtJoint.mjJNT_BALL
+        if free or ball:
+            parts, speeds = (FREE, FREE_VELOCITY) if free else (BALL, BALL_VELOCITY)
+            positions += [f"{name} {part}" for part in parts]
+            velocities += [f"{name} {part}" for part in speeds]
+            turning += [False] * len(parts)
+        else:
+            positions.append(name)
+            velocities.append(f"{name} velocity")
+            turning.append(kind == mujoco.mjtJoint.mjJNT_HINGE and not model.jnt_limited[joint])
+    columns = [*range(starts["qpos"], starts["qpos"] + model.nq), *range(starts["qvel"], starts["qvel"] + model.nv)]
+    wraps = np.array(turning + [False] * len(velocities))
+    return Coordinates(np.array(columns), (*positions, *velocities), wraps, size, seconds)

@@ -1,0 +1,202 @@
+"""Runs as a report sees them: read only, and whatever is missing or damaged stays a sentence."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..agent.agent import Agent, Rows
+from ..config import PRESETS, AgentConfig, ExploreConfig, Spaces, differences
+from ..memory import Episode
+from ..memory.files import EpisodeFolder
+from ..phases.explore import stored_config
+from ..phases.run import Run
+from ..runs.checkpoint import Checkpoints, unpack_rows
+from ..runs.files import read_lines
+from ..runs.folder import RunError, RunFolder
+
+
+class Missing(Exception):
+    """Something that a report would show is not there; the text says what and why."""
+
+
+@dataclass(frozen=True)
+class Explored:
+    """A run, what it is called in the report, and its number there: which is its colour."""
+
+    run: Run
+    name: str
+    number: int
+
+    @cached_property
+    def config(self) -> ExploreConfig:
+        """The settings that it was started with."""
+        return stored_config(self.run.folder)
+
+    @property
+    def method(self) -> str:
+        """What it sought."""
+        try:
+            return self.config.agent.novelty.objective
+        except RunError:
+            return "unknown method"
+
+    @property
+    def probes(self) -> tuple[str, ...]:
+        """Tasks that were trained beside exploration."""
+        try:
+            return self.config.probes
+        except RunError:
+            return ()
+
+    @property
+    def label(self) -> str:
+        """Name and method, for legends."""
+        return self.name if self.method in self.name else f"{self.name} ({self.method})"
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """Lines of metrics.jsonl that say at which env step they were written."""
+        return [line for line in self.run.metrics() if is_number(line.get("env_steps"))]
+
+    @cached_property
+    def episodes(self) -> EpisodeFolder:
+        """Its episodes."""
+        return EpisodeFolder(self.run.folder.episodes, read_only=True)
+
+    @property
+    def adaptations(self) -> list[RunFolder]:
+        """Folders of its adaptations that can be read."""
+        return self._adaptations[0]
+
+    @property
+    def faults(self) -> list[str]:
+        """Adaptations that cannot be read, each in a sentence."""
+        return self._adaptations[1]
+
+    @cached_property
+    def _adaptations(self) -> tuple[list[RunFolder], list[str]]:
+        found, faults = [], []
+        for path in sorted(self.run.folder.adapt.glob("*")):
+            try:
+                folder = RunFolder.open(path)
+            except RunError as error:
+                faults.append(str(error))
+                continue
+            if folder.kind == "adapt" and folder.settings.get("run") == self.run.folder.id:
+                found.append(folder)
+            else:
+                faults.append(f"{path} is no adaptation of {self.name}: it is not shown.")
+        return found, faults
+
+    def episode(self, number: int) -> Episode:
+        """One episode, with its pictures."""
+        return self.episodes.load(number)
+
+    def last_episode(self) -> tuple[int, Episode]:
+        """The last episode that can be read."""
+        numbers = self.episodes.numbers()
+        for number in reversed(numbers):
+            try:
+                return number, self.episode(number)
+            except (ValueError, OSError):
+                continue
+        raise Missing(f"{self.name} has no whole episode." if not numbers else f"No episode of {self.name} can be read.")
+
+    def mind(self, episode: Episode) -> tuple[Agent, Rows, int]:
+        """The agent of the last good snapshot, its parameters, and its env steps; sizes are those of the episode."""
+        agent = agent_of(self.config.agent, spaces_of(self.config, episode))
+        snapshots = Checkpoints(self.run.folder.snapshots, keep=None)
+        for steps in reversed(snapshots.steps()):
+            try:
+                arrays, _ = snapshots.load(steps)
+            except (ValueError, OSError):
+                continue
+            return agent, _fitting(agent, unpack_rows(arrays), self.name), steps
+        raise Missing(f"{self.name} has no snapshot that can be read.")
+
+
+@cache
+def agent_of(config: AgentConfig, spaces: Spaces) -> Agent:
+    """The same agent each time: what is compiled for it, is so once."""
+    return Agent(config, spaces)
+
+
+def spaces_of(config: ExploreConfig, episode: Episode) -> Spaces:
+    """What the agent saw and did, told by what it stored."""
+    see = config.world.see
+    return Spaces(
+        action=episode.action.shape[1],
+        image=None if see == "proprio" else episode.image.shape[1],
+        proprio=None if see == "pixels" else episode.proprio.shape[1],
+        tasks=len(config.probes),
+    )
+
+
+def _fitting(agent: Agent, rows: dict[str, np.ndarray], name: str) -> Rows:
+    for part in ("model", "novelty"):
+        if part not in rows or rows[part].shape != (1, agent.layouts[part].size):
+            raise Missing(f"The snapshot of {name} does not fit its own settings: {part} has other sizes.")
+    return {part: jnp.asarray(rows[part]) for part in ("model", "novelty")}
+
+
+def open_runs(paths: Sequence[Path]) -> tuple[list[Explored], list[str]]:
+    """The runs with names that tell them apart, and a sentence for each whose description is damaged."""
+    found, damaged = [], []
+    for path in paths:
+        if not RunFolder.is_run(path):
+            RunFolder.open(path)  # says why: no folder, or no run in it
+        try:
+            found.append(Run(path))
+        except RunError as error:
+            if RunFolder.is_run(path) and "damaged" not in str(error):
+                raise
+            damaged.append(str(error))
+    names = _names([run.path for run in found])
+    return [Explored(run, name, number) for number, (run, name) in enumerate(zip(found, names, strict=True))], damaged
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """The shortest ends of the paths that tell them apart."""
+    whole = [path.resolve() for path in paths]
+    for length in range(1, max((len(path.parts) for path in whole), default=0) + 1):
+        names = ["/".join(path.parts[-length:]) for path in whole]
+        if len(set(names)) == len(set(whole)):
+            return names
+    return [str(path) for path in paths]
+
+
+def nearest_preset(config: ExploreConfig) -> tuple[str, list[str]]:
+    """The preset that a configuration differs least from, and the settings in which it does."""
+    apart = {name: differences(config, ExploreConfig(agent=preset)) for name, preset in PRESETS.items()}
+    name = min(apart, key=lambda name: len(apart[name]))
+    known = ("world.world:", "probes:", "seed:")  # said elsewhere
+    return name, [each for each in apart[name] if not each.startswith(known)]
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value out of a file is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
+def lines_of(folder: RunFolder) -> list[dict[str, Any]]:
+    """The evaluations of a run that are what they should be."""
+    lines = read_lines(folder.evaluations_file)
+    return [line for line in lines if _is_evaluation(line)]
+
+
+def _is_evaluation(line: dict[str, Any]) -> bool:
+    interval, episodes = line.get("interval"), line.get("episodes")
+    return (
+        isinstance(line.get("task"), str)
+        and is_number(line.get("env_steps"))
+        and is_number(line.get("mean"))
+        and isinstance(interval, list)
+        and len(interval) == 2
+        and all(map(is_number, interval))
+        and isinstance(episodes, list)
+    )

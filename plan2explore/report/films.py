@@ -1,0 +1,134 @@
+"""Films in the page: stored episodes of exploration, and those of adapted tasks, made as small as the page allows."""
+
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import imageio_ffmpeg
+import numpy as np
+
+from ..memory import Episode
+from .coordinates import coordinates_of
+from .explored import Explored
+from .html import Markup, figure, film, grid, join, missing, tag
+from .pictures import write_video
+
+MOST_FRAMES = 251  # half of those of an episode with two env steps per action
+LARGEST_SOURCE = 256 * 2**20  # bytes of a film that is read at all
+MP4 = b"ftyp"  # what follows the first four bytes
+
+
+@dataclass(frozen=True)
+class Film:
+    """A film that could be shown: `make` gives its bytes, no more of them than it is told."""
+
+    caption: str
+    make: Callable[[int], bytes]
+
+
+def show_films(films: Sequence[Film], room: int) -> tuple[Markup, int]:
+    """Films side by side, and the bytes that they take of the page. Each may take its share of what is left."""
+    shown, notes, left = [], [], room
+    for index, each in enumerate(films):
+        share = left // (len(films) - index) * 3 // 4  # base64 makes four characters of three bytes
+        try:
+            data = each.make(share)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            notes.append(missing(f"{each.caption}: left out. {error}"))
+            continue
+        piece = figure(film(data, each.caption), each.caption)
+        left -= len(piece)
+        shown.append(piece)
+    return join([*notes, grid(shown)]), room - left
+
+
+def exploration_films(explored: Explored) -> list[Film]:
+    """The first, the middle and the last episode."""
+    numbers = explored.episodes.numbers()
+    chosen = dict.fromkeys(numbers[index] for index in (0, len(numbers) // 2, -1)) if numbers else {}
+    return [Film(_about(explored, number), _of_episode(explored, number)) for number in chosen]
+
+
+def _about(explored: Explored, number: int) -> str:
+    """Which episode it is, and who acted in it."""
+    about = f"{explored.label}, episode {number}"
+    try:
+        policy = explored.episodes.load(number, pictures=False).meta.get("policy")
+    except (ValueError, OSError):
+        return about  # why it cannot be read is said when it is to be shown
+    return f"{about}, acted by {policy}" if policy else about
+
+
+def _of_episode(explored: Explored, number: int) -> Callable[[int], bytes]:
+    def make(limit: int) -> bytes:
+        episode = explored.episode(number)
+        every = -(-len(episode) // MOST_FRAMES)
+        return encode(episode.image[::every], frames_per_second(explored, episode) / every, limit)
+
+    return make
+
+
+def frames_per_second(explored: Explored, episode: Episode) -> float:
+    """At which the film of an episode runs in real time."""
+    if episode.world != explored.config.world.world:
+        raise ValueError(f"It is of {episode.world!r}, which is not the run's world.")
+    seconds = coordinates_of(episode.world, episode).seconds or 1 / 30
+    return min(120.0, max(1.0, 1 / (seconds * episode.state.shape[1])))
+
+
+def encode(frames: np.ndarray, fps: float, limit: int) -> bytes:
+    """Frames as an mp4 of at most so many bytes: smaller, then shorter, until it fits."""
+    with tempfile.TemporaryDirectory() as folder:
+        for pixels, part in ((256, 1.0), (128, 1.0), (128, 0.5)):
+            file = write_video(Path(folder) / "film.mp4", frames[: max(1, int(part * len(frames)))], fps, pixels)
+            if file.stat().st_size <= limit:
+                return file.read_bytes()
+    raise ValueError("There is no room for it in the page.")
+
+
+def stored_films(folder: Path, name: str) -> list[Film]:
+    """The films that a run has in `videos/`."""
+    return [Film(f"{name}: {file.name}", _of_file(file)) for file in sorted(folder.glob("*.mp4"))]
+
+
+def _of_file(file: Path) -> Callable[[int], bytes]:
+    def make(limit: int) -> bytes:
+        if not file.is_file() or file.stat().st_size > LARGEST_SOURCE:
+            raise ValueError("It is no plain file, or too large.")
+        with file.open("rb") as opened:
+            if opened.read(12)[4:8] != MP4:
+                raise ValueError("It is damaged: not an mp4.")
+        return file.read_bytes() if file.stat().st_size <= limit else shrink(file, limit)
+
+    return make
+
+
+def shrink(file: Path, limit: int) -> bytes:
+    """A film made smaller and shorter. Only an mp4 is read: other forms could name further files."""
+    with tempfile.TemporaryDirectory() as folder:
+        small = Path(folder) / "small.mp4"
+        reads = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-f", "mov", "-i", str(file.resolve())]
+        writes = ["-an", "-t", "10", "-vf", "scale=160:-2", "-c:v", "libx264", "-crf", "30", "-pix_fmt", "yuv420p"]
+        subprocess.run([*reads, *writes, str(small)], check=True, capture_output=True, timeout=60)
+        if small.stat().st_size > limit:
+            raise ValueError("There is no room for it in the page.")
+        return small.read_bytes()
+
+
+def adaptation_films(explored: Explored) -> list[Film]:
+    """What the run's folder and those of its adaptations have."""
+    films = stored_films(explored.run.folder.videos, explored.label)
+    for folder in explored.adaptations:
+        films += stored_films(folder.videos, f"{explored.label}, adapted: {folder.path.name}")
+    return films
+
+
+def films_of(explored: Explored, room: int) -> tuple[Markup, int]:
+    """All films of a run."""
+    films = [*exploration_films(explored), *adaptation_films(explored)]
+    if not films:
+        return missing(f"{explored.name} has no episode and no film to show."), 0
+    shown, size = show_films(films, room)
+    return join([tag("h3", explored.label), shown]), size

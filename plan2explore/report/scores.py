@@ -1,0 +1,104 @@
+"""Scores of probes and adaptations with their intervals, beside what the paper and others have published."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..reference import METHODS, paper_scores, published_curve
+from .explored import Explored, is_number, lines_of
+from .figures import Line, curves
+from .html import Markup, figure, grid, join, missing, table, tag
+from .results import FEW_SHOT, OFFLINE, PROBE
+
+PAPER_TABLE = {PROBE: (1, "3.5M"), OFFLINE: (1, "3.5M"), FEW_SHOT: (2, "1M + 150k")}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The evaluations of one task of one run, in order."""
+
+    explored: Explored
+    task: str
+    protocol: str
+    before: float
+    """Env steps of exploration that came before the first."""
+    shots: int
+    lines: list[dict[str, Any]]
+
+
+def find_scores(explored: Explored) -> list[Scored]:
+    """All evaluations of a run and of what was adapted from it."""
+    found = _by_task(explored, lines_of(explored.run.folder), PROBE, 0.0, 0)
+    for folder in explored.adaptations:
+        config, snapshot = folder.settings.get("config"), folder.settings.get("snapshot")
+        shots = config.get("shots") if isinstance(config, dict) else 0
+        shots = shots if isinstance(shots, int) else 0
+        before = float(snapshot) if snapshot is not None and is_number(snapshot) else 0.0
+        found += _by_task(explored, lines_of(folder), FEW_SHOT if shots else OFFLINE, before, shots)
+    return found
+
+
+def _by_task(
+    explored: Explored, lines: list[dict[str, Any]], protocol: str, before: float, shots: int
+) -> list[Scored]:
+    tasks = dict.fromkeys(line["task"] for line in lines)
+    return [
+        Scored(explored, task, protocol, before, shots, [line for line in lines if line["task"] == task]) for task in tasks
+    ]
+
+
+def scores(every: Sequence[Explored]) -> Markup:
+    """The last evaluation of everything as a table, and all of them as curves, a figure for each task."""
+    found = [scored for explored in every for scored in find_scores(explored)]
+    if not found:
+        return missing("Nothing was evaluated: explore with --probe TASK, or adapt the run to a task.")
+    head = ("Task", "Run", "How", "Env steps", "Score", "95 % interval", "Episodes", "Paper")
+    rows = [_row(scored) for scored in sorted(found, key=lambda scored: (scored.task, scored.protocol))]
+    tasks = dict.fromkeys(scored.task for scored in found)
+    drawn = [figure(_curves(task, found), task) for task in tasks]
+    note = (
+        "A score is the mean sum of rewards over the episodes of the last evaluation; the interval is of that mean, by "
+        "bootstrap over the episodes. The paper's numbers are those of its tables, at 3.5M env steps (zero-shot) and at "
+        "1M and 150 episodes of the task (few-shot): compare with the env steps here. Dotted: published curves, shaded by "
+        "one standard deviation over seeds."
+    )
+    return join([table(head, rows), tag("p", note, class_="soft"), grid(drawn)])
+
+
+def _row(scored: Scored) -> list[Any]:
+    last = scored.lines[-1]
+    low, high = last["interval"]
+    how = f"{scored.protocol}, {scored.shots} episodes" if scored.shots else scored.protocol
+    return [
+        scored.task, scored.explored.label, how, f"{scored.before + last['env_steps']:,.0f}",
+        tag("strong", f"{last['mean']:.1f}"), f"{low:.1f} to {high:.1f}", len(last["episodes"]), _paper(scored),
+    ]  # fmt: skip
+
+
+def _paper(scored: Scored) -> str:
+    """The paper's score of the same method, and of Plan2Explore where that is another."""
+    number, steps = PAPER_TABLE[scored.protocol]
+    found = paper_scores(scored.task, number)
+    shown = [name for name in METHODS if name in (scored.explored.method, "plan2explore") and name in found]
+    return "; ".join(f"{found[name]:.0f} ({name}, {steps})" for name in shown) or "not in the paper's table"
+
+
+def _curves(task: str, found: Sequence[Scored]) -> Markup:
+    """Scores of a task over env steps: every run's, and what was published."""
+    lines = [_line(scored, number) for number, scored in enumerate(s for s in found if s.task == task)]
+    furthest = max(max(line.x) for line in lines)
+    for method in ("plan2explore", "dreamer"):
+        # Only as far as the curves here make comparable: a short run would be a dot in the corner otherwise.
+        points = [point for point in published_curve(task, method) if point.env_steps <= 2 * furthest]
+        if points:
+            x, y = [point.env_steps for point in points], [point.mean for point in points]
+            low, high = ([point.mean + sign * point.std for point in points] for sign in (-1, 1))
+            lines.append(Line(f"published {method}", x, y, low, high, colour=len(lines), quiet=True))
+    return curves(lines, "env steps", "score", named=True)
+
+
+def _line(scored: Scored, number: int) -> Line:
+    x = [scored.before + line["env_steps"] for line in scored.lines]
+    low, high = ([line["interval"][side] for line in scored.lines] for side in (0, 1))
+    label = f"{scored.explored.label}, {scored.protocol}"
+    return Line(label, x, [line["mean"] for line in scored.lines], low, high, colour=number)

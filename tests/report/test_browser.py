@@ -1,0 +1,82 @@
+"""The page in a real browser: nothing is complained about, films play, figures are there, and it fits a phone."""
+
+import pytest
+from browser import Browser, find_browser
+from small_run import make_run
+
+from plan2explore.report.page import write_report
+
+PROGRAM = find_browser()
+if PROGRAM is None:  # one line for all of them
+    pytest.skip("no Chromium here: run scripts/install-chromium as root, or install one", allow_module_level=True)
+pytestmark = pytest.mark.slow
+
+FIGURES = """[...document.querySelectorAll('figure')].map(figure => {
+  const shown = figure.querySelector('svg, img, video'), box = shown.getBoundingClientRect();
+  return {kind: shown.tagName.toLowerCase(), width: box.width, height: box.height, right: box.right,
+          loaded: shown.tagName === 'IMG' ? shown.complete && shown.naturalWidth > 0 : true,
+          caption: figure.querySelector('figcaption').innerText};
+})"""
+PLAY = """Promise.all([...document.querySelectorAll('video')].map(async video => {
+  await video.play();
+  for (let tries = 0; tries < 100 && video.currentTime < 0.1; tries++) await new Promise(done => setTimeout(done, 50));
+  return {ready: video.readyState, time: video.currentTime, width: video.videoWidth, muted: video.muted};
+}))"""
+SMALLEST_WORDS = """Math.min(...[...document.querySelectorAll('svg text')]
+  .filter(text => text.textContent.trim()).map(text => text.getBoundingClientRect().height))"""
+INK_AND_PAPER = """[getComputedStyle(document.querySelector('svg text')).fill,
+  getComputedStyle(document.body).backgroundColor]"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    assert PROGRAM is not None
+    with Browser(PROGRAM) as browser:
+        yield browser
+
+
+@pytest.mark.parametrize("window", [{"width": 1280}, {"width": 1280, "dark": True}, {"width": 400, "phone": True}])
+def test_everything_is_shown(browser, page_of_both, window):
+    browser.complaints.clear()
+    browser.open(page_of_both, **window)
+    figures = browser.run(FIGURES)
+    assert {"svg", "img", "video"} == {figure["kind"] for figure in figures}
+    for figure in figures:
+        assert figure["loaded"] and figure["width"] > 60 and figure["height"] > 60 and figure["caption"], figure
+        assert figure["right"] <= window["width"], figure
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth"), "the page can be scrolled sideways"
+    assert browser.run(SMALLEST_WORDS) >= 9, "words in figures are too small to read"
+    assert browser.complaints == []
+    assert [url for url in browser.requests if not url.startswith(("file:", "data:", "about:"))] == []
+
+
+def test_films_play(browser, page_of_both):
+    browser.complaints.clear()
+    browser.open(page_of_both)
+    films = browser.run(PLAY)
+    assert len(films) == 8
+    for film in films:
+        assert film["ready"] >= 2 and film["time"] >= 0.1 and film["width"] >= 128 and film["muted"], film
+    assert browser.complaints == []
+
+
+def test_films_play_by_themselves_when_they_come_into_view(browser, page_of_both):
+    browser.open(page_of_both)
+    assert browser.run("document.querySelector('video').currentTime") == 0
+    browser.run("document.querySelector('video').scrollIntoView()")
+    browser.wait("document.querySelector('video').currentTime > 0")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_ink_and_paper_are_far_apart(browser, page_of_both, dark):
+    browser.open(page_of_both, dark=dark)
+    ink, paper = (sum(map(int, colour[colour.index("(") + 1 : -1].split(",")[:3])) for colour in browser.run(INK_AND_PAPER))
+    assert (ink > paper) == dark and abs(ink - paper) > 400
+
+
+def test_a_hostile_name_runs_nothing(browser, tmp_path):
+    run = make_run(tmp_path / "<img src=x onerror=document.body.dataset.owned=1>")
+    browser.complaints.clear()
+    browser.open(write_report([run], tmp_path / "page.html"))
+    assert browser.run("document.body.dataset.owned === undefined && document.querySelectorAll('script').length === 1")
+    assert browser.complaints == []

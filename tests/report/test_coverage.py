@@ -1,0 +1,142 @@
+"""Coverage counts the cells that were visited, and coordinates have the names of the world."""
+
+import shutil
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plan2explore.memory import record_random
+from plan2explore.memory.files import save_episode
+from plan2explore.report.coordinates import PAIRS, coordinates_of, proprio_names
+from plan2explore.report.coverage import (
+    CELLS,
+    Visited,
+    cells_of,
+    coverage,
+    edges_of,
+    entropy,
+    growth,
+    number_cells,
+    parts_of,
+    read_visited,
+    visits,
+)
+from plan2explore.report.explored import open_runs
+from plan2explore.report.html import text as text_of
+
+
+def visited(values: Any) -> Visited:
+    values = np.asarray(values, np.float32)
+    return Visited(SimpleNamespace(), values, 2.0 * np.arange(len(values)))  # type: ignore[arg-type]
+
+
+def test_entropy():
+    assert entropy(np.array([7, 0, 0])) == 0
+    assert entropy(np.array([3, 3, 3, 3, 0])) == pytest.approx(2)
+    assert entropy(np.array([9, 1])) < 0.5
+
+
+def test_visits_count_every_state_once():
+    values = np.array([[0.0, 0.0], [0.99, 0.0], [1.0, 1.0], [5.0, 1.0]])  # the last lies beyond: it counts to the edge
+    counts = visits(values, np.array([[0.0, 0.0], [1.0, 1.0]]))
+    assert counts[0, 0] == 1 and counts[CELLS - 1, 0] == 1 and counts[CELLS - 1, CELLS - 1] == 2 and counts.sum() == 4
+
+
+def test_edges_forget_single_wild_states_and_keep_an_even_coordinate():
+    values = np.zeros((10_000, 2))
+    values[:, 0] = np.linspace(-1, 1, 10_000)
+    values[3, 0] = 1e6
+    low, high = edges_of([visited(values[:5000]), visited(values[5000:])])
+    assert -1 <= low[0] < -0.99 and 0.99 < high[0] <= 1
+    assert (low[1], high[1]) == (-0.5, 0.5)
+
+
+def test_cells_of_the_whole_state_have_numbers_of_their_own():
+    values = np.random.default_rng(0).uniform(0, 1, (3000, 30))
+    edges = np.stack([np.zeros(30), np.ones(30)])
+    cells = cells_of(values, edges, parts_of(30))
+    assert len(np.unique(number_cells(values, edges))) == len(np.unique(cells, axis=0))
+
+
+def test_growth_rises_with_new_cells_only():
+    there = np.tile([[0.1, 0.1], [0.9, 0.9]], (100, 1))
+    anywhere = np.random.default_rng(0).uniform(0, 1, (200, 2))
+    found = growth(visited(np.concatenate([there, anywhere])), np.array([[0, 0], [1, 1]]))
+    half = found.env_steps <= 398
+    assert found.cells[0] == 1 and set(found.cells[half][1:]) == {2} and found.cells[-1] > 100
+    assert (np.diff(found.cells) >= 0).all() and found.entropy[half][-1] == pytest.approx(1, abs=0.01)
+    cells, bits = found.at(398)
+    assert cells >= 2 and bits >= 0.99
+
+
+@pytest.mark.parametrize("world", ["cartpole", "cheetah_run", "finger", "quadruped", "point_mass"])
+def test_coordinates_are_the_worlds_own(world):
+    episode = record_random(world, size=8, action_repeat=100)
+    found = coordinates_of(world, episode)
+    values = found.read(episode)
+    assert values.shape == (len(episode), len(found.names)) and np.isfinite(values).all()
+    assert found.pairs(world) and len(set(found.names)) == len(found.names)
+    assert len(proprio_names(world, episode)) == episode.proprio.shape[1]
+
+
+def test_a_coordinate_is_what_its_name_says():
+    from plan2explore.envs import SuiteEnv, make
+
+    env = make("cheetah", size=8, action_repeat=3)
+    assert isinstance(env, SuiteEnv)
+    episode = record_random("cheetah", size=8, action_repeat=3)
+    env.reset(seed=episode.meta["seed"])
+    for action in episode.action[1:4]:
+        env.step(action)
+    found = coordinates_of("cheetah", episode)
+    at = dict(zip(found.names, found.read(episode)[3], strict=True))
+    for name in ("rootx", "rooty", "fthigh"):
+        assert at[name] == pytest.approx(env.physics.named.data.qpos[name].item(), abs=1e-5)
+        assert at[f"{name} velocity"] == pytest.approx(env.physics.named.data.qvel[name].item(), abs=1e-4)
+    assert found.seconds == pytest.approx(0.01)
+    env.close()
+
+
+def test_angles_that_turn_are_wrapped_and_those_of_limited_joints_are_not():
+    episode = record_random("pendulum", size=8, action_repeat=50)
+    found = coordinates_of("pendulum", episode)
+    assert found.names == ("hinge", "hinge velocity") and found.turning.tolist() == [True, False]
+    episode.state[..., found.columns[0]] += 4 * np.pi
+    assert np.abs(found.read(episode)[:, 0]).max() <= np.pi + 1e-6
+    walker = record_random("walker", size=8, action_repeat=100)
+    turning = dict(zip((at := coordinates_of("walker", walker)).names, at.turning, strict=True))
+    assert turning["rooty"] and not turning["right_hip"] and not turning["rootx"]
+
+
+def test_chosen_pairs_are_of_joints_that_exist():
+    for domain, pairs in PAIRS.items():
+        episode = record_random(domain, size=8, action_repeat=100)
+        assert coordinates_of(domain, episode).pairs(domain) == list(pairs), domain
+
+
+def test_gymnasium_worlds_have_numbered_coordinates():
+    episode = record_random("gymnasium:Pendulum-v1", size=8, action_repeat=20)
+    found = coordinates_of(episode.world, episode)
+    assert found.names == ("observation 0", "observation 1", "observation 2")
+    np.testing.assert_allclose(found.read(episode), episode.proprio, atol=1e-5)
+    assert found.pairs(episode.world)
+
+
+def test_runs_with_the_same_body_are_compared(small_runs, tmp_path):
+    other = shutil.copytree(small_runs[1], tmp_path / "third")
+    text = (other / "run.json").read_text().replace('"world": "cartpole"', '"world": "cartpole_balance"')
+    (other / "run.json").write_text(text)
+    for number in range(3):
+        save_episode(other / "episodes" / f"{number:06}.npz", record_random("cartpole_balance", size=8, action_repeat=25))
+    shown = coverage(open_runs([*small_runs, other])[0], [("slider", "hinge_1"), ("slider", "tail")])
+    assert shown.count("<h3>cartpole</h3>") == 1 and shown.count("hinge_1 over slider, ") == 3
+    assert text_of("has no coordinate 'tail'") in shown and "slider velocity over" not in shown
+
+
+def test_all_states_of_a_run_are_read(small_runs):
+    (explored,), _ = open_runs(small_runs[:1])
+    _, found = read_visited(explored)
+    assert found.values.shape == (3 * 41, 4)
+    assert found.env_steps[0] == 0 and found.env_steps[-1] == 3000 and (np.diff(found.env_steps) >= 0).all()

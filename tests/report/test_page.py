@@ -1,0 +1,136 @@
+"""The page shows all that a run has, says what it lacks, and lets nothing of a run's files become markup."""
+
+import hashlib
+import shutil
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from small_run import TASK, make_run, score
+
+from plan2explore.report import films, page
+from plan2explore.report.page import write_report
+from plan2explore.runs.files import append_line
+from plan2explore.runs.folder import RunError, RunFolder
+
+
+class Elements(HTMLParser):
+    """Counts the elements of a page, and keeps its text."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.count: Counter[str] = Counter()
+        self.attributes: set[str] = set()
+        self.sources: list[str] = []
+        self.words = ""
+        self.feed(file.read_text())
+
+    def handle_starttag(self, tag, attrs):
+        self.count[tag] += 1
+        self.attributes |= {name for name, _ in attrs}
+        self.sources += [value for name, value in attrs if name in ("src", "href") and value and not value.startswith("#")]
+
+    def handle_data(self, data):
+        self.words += data
+
+
+def digest(path: Path) -> dict[str, str]:
+    files = [file for file in sorted(path.rglob("*")) if file.is_file()]
+    return {str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def test_a_page_compares_runs(page_of_both):
+    found = Elements(page_of_both)
+    for words in ("127.0", "zero-shot offline", "760 (plan2explore, 3.5M)", "first (plan2explore)", "second (random)"):
+        assert words in found.words, words
+    for words in ("cells of the whole state", "slider", "hinge_1 velocity", "episode 0", "peaks", "true, imagined"):
+        assert words in found.words, words
+    assert found.count["video"] == 2 * (3 + 1)
+    # Scores 1; coverage 2, and 3 pairs of each run; curiosity 1; open loop 1 + 5 of each run; learning 5 metrics.
+    assert found.count["svg"] == 1 + 2 + 6 + 1 + 12 + 5
+    assert "random has no novelty of its own" in found.words
+    assert page_of_both.stat().st_size < 20_000_000
+    assert all(source.startswith("data:") for source in found.sources)
+
+
+def test_the_run_is_not_changed(small_runs, tmp_path):
+    before = digest(small_runs[0])
+    assert write_report([small_runs[0]], tmp_path / "deep" / "page.html") == tmp_path / "deep" / "page.html"
+    assert digest(small_runs[0]) == before
+
+
+def test_the_page_of_one_run_is_put_into_it(small_runs, tmp_path, monkeypatch):
+    copy = shutil.copytree(small_runs[0], tmp_path / "copy")
+    monkeypatch.setattr(page, "compose", lambda *_: "")
+    assert write_report([copy]) == copy / "report.html"
+    monkeypatch.chdir(tmp_path)
+    assert write_report([copy, small_runs[1]]) == Path("report.html") and Path("report.html").exists()
+
+
+def test_what_is_no_run_is_an_error(small_runs, tmp_path):
+    with pytest.raises(RunError, match="There is no folder"):
+        write_report([tmp_path / "nothing"])
+    with pytest.raises(RunError, match=r"no run\.json"):
+        write_report([tmp_path])
+    with pytest.raises(RunError, match="is an adaptation"):
+        write_report([small_runs[0] / "adapt" / TASK])
+    with pytest.raises(ValueError, match="at least one run"):
+        write_report([])
+
+
+def test_names_cannot_become_markup(tmp_path):
+    evil = "<img src=x onerror=alert(1)>$\\frac{-->\"'&"
+    run = make_run(tmp_path / evil.replace("\\", "_"))
+    folder = RunFolder.open(run)
+    score(folder, f"</svg></script><script>{evil}", [1.0, 2.0], 1000)
+    append_line(run / "starts.jsonl", {"time": evil, "command": [evil], "versions": {evil: evil}, "machine": {"cpu": evil}})
+    shutil.copytree(run / "adapt" / TASK, run / "adapt" / "<b onclick=alert(2)>")
+    found = Elements(write_report([run], tmp_path / "page.html"))
+    assert found.count["script"] == 1 and not found.count["b"]
+    assert not {"onerror", "onclick"} & found.attributes
+    assert found.words.count("onerror=alert(1)") > 5
+
+
+def test_damaged_pieces_are_said_and_the_rest_is_shown(small_runs, tmp_path):
+    run = shutil.copytree(small_runs[0], tmp_path / "run")
+    (run / "episodes" / "000002.npz").write_bytes(b"PK nonsense")
+    (run / "starts.jsonl").unlink()
+    next((run / "snapshots").glob("*.safetensors")).write_bytes(b"nothing")
+    (run / "adapt" / TASK / "videos" / "episode.mp4").write_bytes(b"no film at all")
+    (run / "adapt" / "broken").mkdir()
+    with (run / "evaluations.jsonl").open("ab") as file:
+        file.write(b'{"task": 3}\n{"task": "x", "env_steps": 1, "mean": "high", "interval": 5, "episodes": {}}\n}{\n')
+    with (run / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"env_steps": "many", "model/loss": []}\n{"env_steps": 3, "model/loss": [1], "time": "now"}\n')
+    found = Elements(write_report([run], tmp_path / "page.html"))
+    for words in ("no snapshot that can be read", "not an mp4", "starts.jsonl", "000002.npz cannot", "broken is not a run"):
+        assert words in found.words, words
+    assert found.count["video"] == 2  # the first episode and the middle one
+    assert "zero-shot offline" in found.words and "cells of the whole state" in found.words and "model/loss" in found.words
+
+
+def test_an_empty_run_has_a_page(small_runs, tmp_path):
+    run = tmp_path / "empty"
+    run.mkdir()
+    shutil.copy(small_runs[0] / "run.json", run)
+    words = Elements(write_report([run])).words
+    for expected in ("has no whole episode", "Nothing was evaluated", "no metrics", "no episode and no film"):
+        assert expected in words, expected
+
+
+def test_settings_that_cannot_be_read_are_said(small_runs, tmp_path):
+    run, broken = shutil.copytree(small_runs[0], tmp_path / "run"), tmp_path / "broken"
+    text = (run / "run.json").read_text()
+    (run / "run.json").write_text(text.replace('"horizon"', '"hoopla"'))
+    broken.mkdir()
+    (broken / "run.json").write_text("{")
+    words = Elements(write_report([run, broken], tmp_path / "page.html")).words
+    assert "hoopla" in words and "is damaged" in words and "127.0" in words
+
+
+def test_a_page_stays_below_its_limit(small_runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "LARGEST", 1_000)
+    monkeypatch.setattr(films, "shrink", lambda file, limit: (_ for _ in ()).throw(ValueError("There is no room for it.")))
+    found = Elements(write_report([small_runs[0]], tmp_path / "page.html"))
+    assert not found.count["video"] and found.words.count("There is no room for it") == 4

@@ -1,0 +1,50 @@
+"""Scores stand beside the paper's, with intervals, at the env steps that they belong to."""
+
+import shutil
+
+import pytest
+from small_run import TASK, score
+
+from plan2explore.reference import paper_scores
+from plan2explore.report.explored import open_runs
+from plan2explore.report.html import missing
+from plan2explore.report.scores import find_scores, scores
+from plan2explore.runs.folder import RunFolder
+
+
+@pytest.fixture
+def copied(small_runs, tmp_path):
+    return shutil.copytree(small_runs[0], tmp_path / "copy")
+
+
+def test_probes_and_adaptations_are_found(small_runs):
+    probe, offline = find_scores(open_runs(small_runs[:1])[0][0])
+    assert (probe.task, probe.protocol, probe.before, len(probe.lines)) == (TASK, "zero-shot probe", 0, 3)
+    assert (offline.protocol, offline.before, offline.lines[0]["mean"]) == ("zero-shot offline", 3000, 127.0)
+
+
+def test_scores_stand_beside_the_papers(small_runs):
+    shown = scores(open_runs(small_runs)[0])
+    for method in ("plan2explore", "random"):
+        assert f"{paper_scores(TASK)[method]:.0f} ({method}, 3.5M)" in shown
+    assert ">36.0<" in shown and "30.0 to 42.0" in shown
+    assert "published plan2explore" not in shown  # those curves begin later than these runs end
+
+
+def test_published_curves_are_drawn_where_a_run_comes_near_them(copied):
+    score(RunFolder.open(copied), TASK, [500.0, 520.0], 400_000)
+    shown = scores(open_runs([copied])[0])
+    assert "published plan2explore" in shown and "published dreamer" in shown
+
+
+def test_a_task_that_the_paper_does_not_have(copied):
+    score(RunFolder.open(copied), "moonwalk", [5.0], 2000)
+    shown = scores(open_runs([copied])[0])
+    assert "not in the paper" in shown and "moonwalk" in shown
+
+
+def test_nothing_evaluated(copied):
+    (copied / "evaluations.jsonl").unlink()
+    shutil.rmtree(copied / "adapt")
+    sentence = "Nothing was evaluated: explore with --probe TASK, or adapt the run to a task."
+    assert scores(open_runs([copied])[0]) == missing(sentence)
