@@ -128,6 +128,9 @@ class BehaviorConfig:
     """Width of a critic."""
     critic_depth: int = 3
     """Hidden layers of a critic."""
+    actor_start_std: float = 5.0
+    """Standard deviation of an untrained actor before the tanh (Dreamer's 5: nearly all actions at their bounds,
+    which explores, but takes thousands of updates to narrow down)."""
     actor_learning_rate: float = 8e-5
     """Adam's step size for actors."""
     critic_learning_rate: float = 8e-5

@@ -26,12 +26,14 @@ class Actor(eqx.Module):
     """The policy: a squashed Gaussian over actions."""
 
     mlp: MLP
+    start_std: float = eqx.field(static=True)
 
     def __init__(self, features: int, action: int, config: BehaviorConfig, key: PRNGKeyArray) -> None:
         self.mlp = MLP(features, 2 * action, config.actor_width, config.actor_depth, key=key)
+        self.start_std = config.actor_start_std
 
     def __call__(self, features: Float[Array, "*batch features"]) -> TanhNormal:
-        return tanh_normal(self.mlp(features))
+        return tanh_normal(self.mlp(features), self.start_std)
 
 
 class Scalar(eqx.Module):

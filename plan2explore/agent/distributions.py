@@ -12,8 +12,6 @@ from jax import lax
 from jaxtyping import Array, Float, Key
 
 HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
-# softplus(RAW_OF_FIVE) = 5: an actor whose output is zero starts with a standard deviation of 5.
-RAW_OF_FIVE = float(np.log(np.expm1(5.0)))
 MIN_ACTOR_STD = 1e-4
 # The largest float32 below 1 has an inverse tanh of 8.66; a little less keeps its gradients tame.
 LARGEST_ACTION = 1 - 1e-6
@@ -51,10 +49,11 @@ class TanhNormal(NamedTuple):
     std: Float[Array, "*batch action"]
 
 
-def tanh_normal(output: Float[Array, "*batch two_actions"]) -> TanhNormal:
-    """An actor's output as a distribution: mean 5 tanh(m / 5), std softplus(raw + softplus^-1(5)) + 1e-4."""
+def tanh_normal(output: Float[Array, "*batch two_actions"], start: float = 5.0) -> TanhNormal:
+    """An actor's output as a distribution: mean 5 tanh(m / 5), std softplus(raw + softplus^-1(start)) + 1e-4."""
     mean, raw = jnp.split(output.astype(jnp.float32), 2, -1)
-    return TanhNormal(5 * jnp.tanh(mean / 5), jax.nn.softplus(raw + RAW_OF_FIVE) + MIN_ACTOR_STD)
+    raw_of_start = float(np.log(np.expm1(start)))
+    return TanhNormal(5 * jnp.tanh(mean / 5), jax.nn.softplus(raw + raw_of_start) + MIN_ACTOR_STD)
 
 
 def tanh_normal_sample(

@@ -289,9 +289,11 @@ class EpisodeFolder:
         """One episode, or a `BadEpisode`."""
         return load_episode(self.path_of(number), pictures)
 
-    def load_all(self, up_to: int | None = None, pictures: bool = True) -> Iterator[tuple[int, Episode]]:
-        """Episodes whose number is below `up_to` (none: all) in order, without the bad ones, which are named."""
-        numbers = iter([number for number in self.numbers() if up_to is None or number < up_to])
+    def load_all(
+        self, up_to: int | None = None, pictures: bool = True, first: int = 0
+    ) -> Iterator[tuple[int, Episode]]:
+        """Episodes from `first` on, below `up_to` (none: all) in order, without the bad ones, which are named."""
+        numbers = iter([number for number in self.numbers() if first <= number and (up_to is None or number < up_to)])
         with ThreadPoolExecutor(THREADS) as pool:  # zlib lets other threads run meanwhile
 
             def start(count: int) -> list[tuple[int, Future[Episode]]]:

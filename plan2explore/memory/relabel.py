@@ -18,7 +18,7 @@ from gymnasium import spaces
 
 from ..envs import suite
 from ..envs.gymnasium import make_inner
-from ..envs.names import GYMNASIUM, split_name
+from ..envs.names import GYMNASIUM, check_module, split_name
 from ..envs.state import Snapshot
 from ..envs.tasks import RewardError, Task, call_reward
 from .episode import Episode
@@ -41,8 +41,11 @@ def relabel(
     are never changed.
     """
     if isinstance(episodes, Episode):
+        check_module(episodes.world, "an episode")
         return label(episodes, task, "episode 0")
     episodes = list(episodes)
+    for world in {episode.world for episode in episodes}:
+        check_module(world, "an episode")
     if workers is None:
         workers = min(len(os.sched_getaffinity(0)), 1 + sum(map(len, episodes)) // WORTH_A_PROCESS)
     work = Work(dict(enumerate(episodes)), task)

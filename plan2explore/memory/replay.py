@@ -5,7 +5,7 @@ memory. Both places draw the same sequences with the same key.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -116,6 +116,16 @@ class Replay:
                 )
             self._store.write(np.array(slots, np.int32), np.array(starts, np.int32), rows)
             self._steps.update({slot: start + count for slot, start in zip(slots, starts, strict=True)})
+
+    def make_room(self, keep: Collection[int] = ()) -> bool:
+        """If every slot is in use, forgets the oldest episode that is not one to `keep`; whether it did."""
+        with self._lock:
+            full = len(self._steps) == self.capacity
+            oldest = next((slot for slot in self._steps if slot not in keep), None)
+        if not full or oldest is None:
+            return False
+        self.drop(oldest)
+        return True
 
     def drop(self, slot: int) -> None:
         """Forgets an episode; its slot is the next to be used."""

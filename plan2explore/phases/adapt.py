@@ -17,21 +17,21 @@ import numpy as np
 
 from ..agent.learner import Learner, LearnerState
 from ..agent.parts import Part, init_part
-from ..config import AdaptConfig, ExploreConfig, read_config
+from ..config import AdaptConfig, ExploreConfig, Schedule, differences, read_config
 from ..envs import Task
-from ..memory import Episode, relabel
+from ..memory import relabel
 from ..memory.files import EpisodeFolder
 from ..memory.replay import Replay, plan_replay
 from ..runs.checkpoint import Checkpoints, unpack_rows
 from ..runs.folder import RunError, RunFolder
 from .collect import replay_rows
 from .device import prepare_device
-from .explore import capacity, open_training, own_tasks, stored_config
+from .explore import capacity, check_schedule, open_training, own_tasks, read_stored, stored, stored_config
 from .policy import Policy
 from .progress import Progress
 from .run import Run
-from .training import Job
-from .world import WorldInfo, agent_spaces, check_tasks, inspect_world
+from .training import Job, disk_explained
+from .world import WorldInfo, agent_spaces, check_origin, check_tasks, inspect_world
 
 
 def adapt(
@@ -64,6 +64,8 @@ def adapt(
     config = config or read_config(AdaptConfig, given | ({} if updates is None else {"updates": updates}))
     if config.updates < 1 or config.shots < 0:
         raise ValueError(f"An adaptation takes at least 1 update and no fewer than 0 shots; got {config}.")
+    check_schedule(config.schedule)
+    shared_out(config.shots, config.schedule)
     explored = stored_config(run.folder)
     check_tasks(explored.world.world, [task])
     snapshots = Checkpoints(run.folder.snapshots, keep=None)
@@ -125,50 +127,73 @@ class Adaptation:
             "task": self.task.name,
             "own_rewards": [self.task.name] if self.task.reward is not None else [],
         }
-        folder = _create_or_open(path, settings)
-        if _finished(folder):
-            return load_policy(folder, self.task)
-        schedule = self.config.schedule
-        count = schedule.environments or min(16, shots) or 1
-        goal = shots * self.info.episode
-        spaces = learner.agent.spaces
-        job = Job(
-            folder, self.explored.world, self.info, schedule, [self.task], self.config.seed, goal, count,
-            head_start=0 if shots else self.config.updates, policy=self.task.name,
-        )  # fmt: skip
-        with folder.lock(), Progress(f"adapting to {self.task.name}", self.info.action_repeat) as progress:
-            folder.record_start(sys.argv)
+        if RunFolder.is_run(path):
+            _refuse_other(path, settings, every_detail=shots == self.config.shots)
+            if _finished(RunFolder.open(path)):
+                return load_policy(RunFolder.open(path), self.task)
+        with Progress(f"adapting to {self.task.name}", self.info.action_repeat) as progress:
             progress.say(f"Adapting to {self.task.name} from env step {self.steps:,} of {self.run.path}; output: {path}")
-            episodes, rewards = self._labelled(progress)
-            room = len(rewards) + capacity(goal, self.info, count)
-            plan = plan_replay(schedule.memory, room, self.info.frames, spaces)
-            progress.say(plan.sentence)
-            agent = learner.agent.config
-            replay = Replay(plan.place, room, self.info.frames, spaces, agent.batch, agent.length)
-            for number, episode in episodes:
-                if number in rewards:
-                    replay.add(replay_rows(episode, spaces, rewards[number][:, None]))
-            with open_training(job, learner, replay, progress, start=start()) as training:
-                training.run()
-            (folder.path / "finished").touch()
+            rewards = self._label(progress)  # first: a reward that fails leaves nothing behind
+            folder = RunFolder.open(path) if RunFolder.is_run(path) else RunFolder.create(path, "adapt", settings)
+            with disk_explained(path), folder.lock():
+                folder.record_start(sys.argv)
+                self._train(self._job(folder, shots), learner, rewards, start, progress)
+                (folder.path / "finished").touch()
             progress.say(f"Done: {path}")
         return load_policy(folder, self.task)
 
-    def _labelled(self, progress: Progress) -> tuple[Any, dict[int, np.ndarray]]:
-        """The run's episodes up to the snapshot, to be read again with pictures, and their rewards in the task."""
-        folder = EpisodeFolder(self.run.folder.episodes, read_only=True)
-        bare: dict[int, Episode] = {
-            number: episode
-            for number, episode in folder.load_all(pictures=False)
-            if self.config.at is None or episode.meta.get("run_env_steps", 0) <= self.steps
-        }
+    def _job(self, folder: RunFolder, shots: int) -> Job:
+        schedule, goal = self.config.schedule, shots * self.info.episode
+        return Job(
+            folder, self.explored.world, self.info, schedule, [self.task], self.config.seed, goal,
+            environments=shared_out(shots, schedule), head_start=0 if shots else self.config.updates,
+            policy=self.task.name,
+        )  # fmt: skip
+
+    def _train(
+        self, job: Job, learner: Learner, rewards: dict[int, np.ndarray], start: Any, progress: Progress
+    ) -> None:
+        """Fills memory with the run's episodes, and trains."""
+        spaces, agent, frames = learner.agent.spaces, learner.agent.config, self.info.frames
+        room = len(rewards) + capacity(job.goal, self.info, job.environments)
+        plan = plan_replay(job.schedule.memory, room, frames, spaces)
+        progress.say(plan.sentence)
+        replay = Replay(plan.place, room, frames, spaces, agent.batch, agent.length)
+        for number, episode in self._explored_episodes().load_all():
+            if number in rewards:
+                replay.add(replay_rows(episode, spaces, rewards[number][:, None]))
+        with open_training(job, learner, replay, progress, start=start()) as training:
+            training.run()
+        if job.goal:
+            progress.say(f"{len(training.episodes.numbers()):,} episodes were collected for {self.task.name}.")
+
+    def _explored_episodes(self) -> EpisodeFolder:
+        return EpisodeFolder(self.run.folder.episodes, read_only=True)
+
+    def _label(self, progress: Progress) -> dict[int, np.ndarray]:
+        """The rewards in the task of the run's episodes up to the snapshot, by their numbers."""
+        folder, bare = self._explored_episodes(), {}
+        for number, episode in folder.load_all(pictures=False):
+            check_origin(folder.path_of(number), episode, self.explored.world)
+            if self.config.at is None or episode.meta.get("run_env_steps", 0) <= self.steps:
+                bare[number] = episode
         if not bare:
             raise RunError(f"{self.run.path} has no whole episode before env step {self.steps:,}.")
         progress.say(f"Labelling {len(bare):,} episodes with {self.task.name} ...")
         rewards = dict(zip(bare, relabel(list(bare.values()), self.task), strict=True))
         means = [float(each.sum()) for each in rewards.values()]
         progress.say(f"Memory holds episodes worth {np.mean(means):.1f} on average, {max(means):.1f} at best.")
-        return folder.load_all(), rewards
+        return rewards
+
+
+def shared_out(shots: int, schedule: Schedule) -> int:
+    """Environments that play exactly so many episodes between them."""
+    count = schedule.environments
+    if count and shots % count:
+        raise ValueError(f"{shots} shots cannot be shared out evenly over {count} environments: choose another number.")
+    if count or schedule.collect == "in-turn" or not shots:
+        return count or 1
+    return max(size for size in range(1, 17) if shots % size == 0)
 
 
 def task_agent(explored: ExploreConfig, learn_model: bool) -> Any:
@@ -187,16 +212,20 @@ def _part(state: LearnerState, name: str, rows: dict[str, np.ndarray]) -> Part:
     return init_part(jax.numpy.asarray(rows[name]))
 
 
-def _create_or_open(path: Path, settings: dict[str, Any]) -> RunFolder:
-    """A new adaptation, or the one of the same settings that was begun."""
-    if not RunFolder.is_run(path):
-        return RunFolder.create(path, "adapt", settings)
+def _refuse_other(path: Path, settings: dict[str, Any], every_detail: bool) -> None:
+    """An adaptation that was begun goes on only with its own settings. Few-shot builds on zero-shot of any schedule."""
     folder = RunFolder.open(path)
+    if folder.kind != "adapt":
+        raise RunError(f"{path} is an exploration: give another --out.")
+    ours, theirs = read_config(AdaptConfig, settings["config"]), read_stored(folder, "config", AdaptConfig)
+    if not every_detail:
+        ours = replace(ours, schedule=theirs.schedule)
+    changed = differences(ours, theirs)
     plain = json.loads(json.dumps(settings))  # as a file gives it back
-    changed = [name for name in plain if folder.settings.get(name) != plain[name]]
+    changed += [f"another {name}" for name in plain if name != "config" and folder.settings.get(name) != plain[name]]
     if changed:
-        raise RunError(f"{path} is an adaptation with another {', '.join(changed)}: give another --out, or remove it.")
-    return folder
+        found = "; ".join(changed)
+        raise RunError(f"{path} is an adaptation with other settings ({found}): remove it, or give another --out.")
 
 
 def _finished(folder: RunFolder) -> bool:
@@ -205,10 +234,10 @@ def _finished(folder: RunFolder) -> bool:
 
 def load_policy(folder: RunFolder, task: Task | None = None) -> Policy:
     """The policy of an adaptation. A reward of the user's own is not in the folder and must be given again."""
-    settings = folder.settings
-    explored = read_config(ExploreConfig, settings["explored"])
-    (task,) = own_tasks(folder, [settings["task"]], [task] if task else [])
-    learn = read_config(AdaptConfig, settings["config"]).shots > 0
+    explored = stored_config(folder, "explored")
+    (task,) = own_tasks(folder, [stored(folder, "task", str)], [task] if task else [])
+    check_tasks(explored.world.world, [task])
+    learn = read_stored(folder, "config", AdaptConfig).shots > 0
     snapshots = Checkpoints(folder.snapshots, keep=None)
     if not snapshots.steps():
         raise RunError(f"{folder.path} is not finished: give the adapt command again, and it goes on.")

@@ -1,7 +1,7 @@
 """Collecting: environments step, and what they return becomes episodes on disk and sequences in memory."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,8 +14,9 @@ from ..config import Spaces, WorldConfig
 from ..envs import Task, VectorEnv
 from ..envs.vector import Batch
 from ..envs.worker import episode_seed
-from ..memory import Episode, relabel
+from ..memory import Episode
 from ..memory.files import EpisodeFolder
+from ..memory.relabel import label_rows
 from ..memory.replay import Replay
 from .world import WorldInfo
 
@@ -32,17 +33,13 @@ def see(spaces: Spaces, image: np.ndarray, proprio: np.ndarray) -> Observation:
 def label_steps(episode: Episode, tasks: Sequence[Task], start: int) -> Float[np.ndarray, "steps tasks"]:
     """Rewards of all tasks for the steps from `start` on: what an episode that still runs has new."""
     rewards = np.zeros((len(episode) - start, len(tasks)))
-    before = max(start - 1, 0)
-    state = episode.state[before:].copy()
-    if before:  # where a step started: the last env step before it
-        taken = state[0][~np.isnan(state[0]).all(-1)]
-        state[0, 0] = taken[-1]
-    part = Episode(
-        episode.world, episode.image[before:], episode.proprio[before:], episode.action[before:], episode.reward[before:],
-        state, episode.drawn,
-    )  # fmt: skip
+    first = max(start, 1)  # nothing was done yet at the first observation
+    last = episode.state[first - 1]
+    before = last[~np.isnan(last).all(-1)][-1]
     for column, task in enumerate(tasks):
-        rewards[:, column] = relabel(part, task)[start - before :]
+        rewards[first - start :, column] = label_rows(
+            episode.world, task, episode.state[first:], episode.drawn, before=before, first_step=first
+        )
     return rewards
 
 
@@ -60,6 +57,12 @@ def replay_rows(
     return rows
 
 
+def make_room(replay: Replay, keep: Collection[int] = ()) -> None:
+    """Lets memory forget its oldest episode where episodes end early, and are more than was planned for."""
+    if replay.make_room(keep):
+        log.info("Memory holds %d episodes, all it was made for: the oldest is forgotten.", replay.capacity)
+
+
 @dataclass
 class Running:
     """An episode that is being played in one environment."""
@@ -67,7 +70,8 @@ class Running:
     number: int
     """The environment's count of episodes."""
     drawn: np.ndarray
-    policy: str
+    policies: list[str] = field(default_factory=list)
+    """Who chose its actions, one after the other."""
     steps: list[tuple[np.ndarray, ...]] = field(default_factory=list)
     env_steps: int = 0
     slot: int | None = None
@@ -91,7 +95,6 @@ class Collector:
         info: WorldInfo,
         spaces: Spaces,
         seed: int,
-        first_episode: int = 0,
         piece: int | None = None,
     ) -> None:
         self.vector, self.replay, self.folder, self.tasks = vector, replay, folder, tasks
@@ -103,7 +106,8 @@ class Collector:
         self.notes: dict[str, Any] = {}
         """Kept with each episode that ends: how much the agent had learned."""
         self.first: Bool[np.ndarray, " environments"] = np.ones(vector.count, bool)
-        self._played = first_episode - 1 + np.zeros(vector.count, int)
+        self.lost = False
+        """Whether an episode ended without an end at the last step, because its process died."""
         self._running: list[Running | None] = [None] * vector.count
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="episodes")
         self._writes: list[Future[None]] = []
@@ -118,15 +122,18 @@ class Collector:
         """Env steps so far, those of running episodes included."""
         return self.finished_steps + sum(running.env_steps for running in self._running if running)
 
-    def reset(self) -> None:
-        """Starts an episode everywhere. What was running is forgotten."""
+    def reset(self, episode: int | None = None) -> None:
+        """Starts an episode everywhere, the next or the one of this number. What was running is forgotten."""
         for index in range(self.count):
             self._forget(index)
-        self._take(self.vector.reset(), np.zeros((self.count, self.info.action), np.float32))
+        self._take(self.vector.reset(episode), np.zeros((self.count, self.info.action), np.float32))
 
     def send(self, actions: np.ndarray) -> None:
         """Starts a step in every environment."""
         self._actions = np.asarray(actions, np.float32)
+        for running in self._running:
+            if running and running.policies[-1:] != [self.policy]:
+                running.policies.append(self.policy)
         self.vector.send(self._actions)
 
     def receive(self) -> None:
@@ -144,7 +151,7 @@ class Collector:
         self.vector.close()
 
     def _take(self, batch: Batch, actions: np.ndarray) -> None:
-        self.first = np.array(batch.first)
+        self.first, self.lost = np.array(batch.first), bool(batch.lost.any())
         self.observation = see(self.spaces, batch.image, batch.proprio)
         for index in range(self.count):
             if batch.first[index]:
@@ -164,8 +171,8 @@ class Collector:
     def _begin(self, index: int, batch: Batch) -> None:
         if batch.lost[index]:
             self._forget(index)
-        self._played[index] += 1
-        self._running[index] = Running(int(self._played[index]), batch.drawn[index].copy(), self.policy)
+        number = int(batch.episodes[index]) - 1
+        self._running[index] = Running(number, batch.drawn[index].copy())
 
     def _forget(self, index: int) -> None:
         """Drops an episode that will never end."""
@@ -174,7 +181,6 @@ class Collector:
             self.replay.drop(running.slot)
 
     def _finish(self, index: int, running: Running) -> None:
-        running.policy = self.policy if running.policy == self.policy else f"{running.policy}, {self.policy}"
         episode = self._episode(index, running)
         self._running[index] = None
         self._tell_memory(running, episode)
@@ -183,6 +189,10 @@ class Collector:
         self.finished_steps += running.env_steps
         self.finished_episodes += 1
         self.check_writes()
+
+    def _make_room(self) -> None:
+        kept = [other.slot for other in self._running if other and other.slot is not None]
+        make_room(self.replay, kept)
 
     def _number(self, index: int, running: Running) -> int:
         """The episode's place on disk: the same whenever the same episode is played again."""
@@ -195,7 +205,7 @@ class Collector:
             "seed": episode_seed(self.seed, index, running.number),
             "action_repeat": self.world.action_repeat,
             "env_steps": running.env_steps,
-            "policy": running.policy,
+            "policy": ", ".join(running.policies),
             "environment": index,
             "episode": running.number,
             **self.notes,
@@ -205,6 +215,7 @@ class Collector:
     def _tell_memory(self, running: Running, episode: Episode) -> None:
         """Gives memory the steps that it does not have yet, with the rewards of all tasks."""
         if running.slot is None:
+            self._make_room()
             running.slot = self.replay.open()
         rewards = label_steps(episode, self.tasks, running.known)
         self.replay.extend(running.slot, replay_rows(episode, self.spaces, rewards, running.known))

@@ -77,6 +77,11 @@ def acting_copy(state: LearnerState) -> LearnerState:
     return LearnerState(parts, state.update, state.key)
 
 
+def step_key(key: Any, step: int, task: int) -> Any:
+    """The chance in one step of one task's episodes."""
+    return jax.random.fold_in(jax.random.fold_in(key, step), task)
+
+
 def evaluate_tasks(
     learner: Learner,
     state: LearnerState,
@@ -87,18 +92,18 @@ def evaluate_tasks(
     env_steps: int = 0,
     mode: Mode = "mode",
     pictures: bool = False,
+    episode: int = 0,
 ) -> Generator[None, None, list[Scores]]:
-    """Plays one episode in every environment of `make_for_tasks`, each task with its row of the agent.
+    """Plays the episode of this number in every environment of `make_for_tasks`, each task with its row of the agent.
 
     Pauses whenever actions are being computed, so that the caller can give the device other work meanwhile;
-    `finish` runs it to the end. The environments' episodes go on counting from one evaluation to the next: each sees
-    new initial states.
+    `finish` runs it to the end.
     """
     each = vector.count // len(tasks)
     shares = [slice(index * each, (index + 1) * each) for index in range(len(tasks))]
     spaces: Spaces = learner.agent.spaces
     carried = [learner.carry(each) for _ in tasks]
-    batch = vector.reset()
+    batch = vector.reset(episode)
     scores, running = np.zeros(vector.count), np.ones(vector.count, bool)
     frames: list[np.ndarray] = []
     step = 0
@@ -108,16 +113,14 @@ def evaluate_tasks(
         actions = []
         for index, share in enumerate(shares):
             observation = see(spaces, batch.image[share], batch.proprio[share])
-            one = jax.random.fold_in(jax.random.fold_in(key, step), index)
-            action, carried[index] = learner.act(
-                state, carried[index], observation, np.array(batch.first[share]), one, mode, rows[index]
-            )
+            first, chance = np.array(batch.first[share]), step_key(key, step, index)
+            action, carried[index] = learner.act(state, carried[index], observation, first, chance, mode, rows[index])
             actions.append(action)
         yield
         batch = vector.step(np.concatenate([np.asarray(action) for action in actions]))
         scores += np.where(running, batch.reward, 0.0)
         # A worker that died has begun a new episode: it counts from there, as an episode of its own.
-        scores[batch.lost] = 0.0
+        scores[batch.lost & running] = 0.0
         running &= ~(batch.terminated | batch.truncated)
         step += 1
     films = np.stack(frames) if pictures else None

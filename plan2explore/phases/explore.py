@@ -6,15 +6,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
+from ..agent.agent import Agent
 from ..agent.learner import Learner, LearnerState
 from ..agent.novelty import find_objective
 from ..config import PRESETS, ExploreConfig, Schedule, WorldConfig, differences, read_config
 from ..envs import Task
-from ..envs.names import GYMNASIUM, split_name
+from ..envs.names import GYMNASIUM, check_module, split_name
 from ..memory.replay import Replay, plan_replay
 from ..runs.checkpoint import Checkpoints, unpack
 from ..runs.files import keep_lines, parse_object, split_lines
@@ -23,10 +24,12 @@ from ..runs.metrics import Metrics
 from .device import prepare_device
 from .progress import Progress
 from .run import Run
-from .training import EPISODE, Job, Training
+from .training import EPISODE, Job, Training, check_meta, disk_explained
 from .world import WorldInfo, agent_spaces, check_tasks, inspect_world
 
 SHORT = 10_000  # env steps that each environment should have at least
+Config = TypeVar("Config")
+Value = TypeVar("Value")
 SPARE = 8  # episodes of memory beyond what the steps ask for: some end early
 
 
@@ -79,7 +82,10 @@ def explore(
         changed = [name for name, value in given.items() if value is not None]
         if changed:
             raise RunError(f"{world} has its settings already: {changed[0]} cannot be changed. Only steps can.")
-        return _resume(RunFolder.open(world), steps, [_task(probe) for probe in probes], wandb)
+        folder = RunFolder.open(world)
+        if folder.kind != "explore":
+            raise RunError(f"{folder.path} is an adaptation: give the folder of an exploration.")
+        return _resume(folder, stored_config(folder), steps, [_task(probe) for probe in probes], wandb)
     config = config or configure(str(world), preset, method, seed, **options)
     tasks = [_task(probe) for probe in probes or config.probes] or _own_task(config)
     config = replace(config, probes=tuple(task.name for task in tasks))
@@ -88,7 +94,7 @@ def explore(
     if RunFolder.is_run(path):
         folder = RunFolder.open(path)
         _refuse_other(folder, config)
-        return _resume(folder, steps, tasks, wandb)
+        return _resume(folder, config, steps, tasks, wandb)
     info = check(config, tasks, goal)
     settings: dict[str, Any] = {
         "config": asdict(config),
@@ -125,24 +131,31 @@ def environments(config: ExploreConfig, goal: int) -> int:
 
 def check(config: ExploreConfig, tasks: Sequence[Task], goal: int) -> WorldInfo:
     """Finds what cannot work before anything is written."""
-    schedule, agent = config.schedule, config.agent
+    agent = config.agent
     if goal < 1:
         raise ValueError(f"The number of env steps must be at least 1; got {goal}.")
-    for name in ("seed_episodes", "updates_per_episode", "environments", "block", "evaluate_every", "evaluate_episodes"):
-        if getattr(schedule, name) < 0:
-            raise ValueError(f"{name} cannot be negative; got {getattr(schedule, name)}.")
-    if schedule.seed_episodes < 1:
-        raise ValueError("At least 1 random episode is needed before there is anything to learn from.")
-    if schedule.snapshot_every < 1:
-        raise ValueError(f"snapshot_every must be at least 1 env step; got {schedule.snapshot_every}.")
+    check_schedule(config.schedule)
     check_tasks(config.world.world, tasks)
     info = inspect_world(config.world)
+    Agent(agent, agent_spaces(config.world, info, len(tasks)))  # an objective that does not exist, or lacks a task
     if info.frames < agent.length:
         raise ValueError(
             f"An episode of {config.world.world} has {info.frames} stored steps, fewer than a training sequence "
             f"({agent.length}): set agent.length to less."
         )
     return info
+
+
+def check_schedule(schedule: Schedule) -> None:
+    """Finds numbers that make no sense."""
+    at_least_0 = "updates_per_episode", "environments", "block", "evaluate_every", "evaluate_episodes", "checkpoint_seconds"
+    for name in at_least_0:
+        if getattr(schedule, name) < 0:
+            raise ValueError(f"{name} cannot be negative; got {getattr(schedule, name)}.")
+    if schedule.seed_episodes < 1:
+        raise ValueError("At least 1 random episode is needed before there is anything to learn from.")
+    if schedule.snapshot_every < 1:
+        raise ValueError(f"snapshot_every must be at least 1 env step; got {schedule.snapshot_every}.")
 
 
 def capacity(goal: int, info: WorldInfo, count: int) -> int:
@@ -162,7 +175,7 @@ def _refuse_other(folder: RunFolder, config: ExploreConfig) -> None:
     """The same command goes on with its run; another one must not."""
     if folder.kind != "explore":
         raise RunError(f"{folder.path} is an adaptation, not an exploration.")
-    changed = differences(config, stored_config(folder))
+    changed = differences(config, read_stored(folder, "config", ExploreConfig))
     if changed:
         raise RunError(
             f"{folder.path} is a run with other settings ({'; '.join(changed)}). Give its folder alone to go on with it, "
@@ -170,27 +183,43 @@ def _refuse_other(folder: RunFolder, config: ExploreConfig) -> None:
         )
 
 
-def stored_config(folder: RunFolder) -> ExploreConfig:
+def stored_config(folder: RunFolder, name: str = "config") -> ExploreConfig:
     """The configuration that a run was started with."""
+    config = read_stored(folder, name, ExploreConfig)
+    check_module(config.world.world, str(folder.path))
+    return config
+
+
+def read_stored(folder: RunFolder, name: str, kind: type[Config]) -> Config:
+    """A configuration out of a run's settings, which may be a stranger's."""
+    values = stored(folder, name, dict)
     try:
-        return read_config(ExploreConfig, folder.settings["config"])
-    except (KeyError, TypeError, ValueError) as error:
+        return read_config(kind, values)
+    except (TypeError, ValueError) as error:
         raise RunError(f"The settings of {folder.path} cannot be read: {error}") from None
 
 
-def _resume(folder: RunFolder, steps: float | None, tasks: Sequence[Task], wandb: bool) -> Run:
-    if folder.kind != "explore":
-        raise RunError(f"{folder.path} is an adaptation: give the folder of an exploration.")
-    config = stored_config(folder)
+def stored(folder: RunFolder, name: str, kind: type[Value]) -> Value:
+    """One of a run's settings, if it is of the kind that it should be."""
+    value = folder.settings.get(name)
+    if type(value) is not kind:
+        raise RunError(f"The settings of {folder.path} cannot be read: {name!r} is {value!r:.100}, not {kind.__name__}.")
+    return value
+
+
+def _resume(
+    folder: RunFolder, config: ExploreConfig, steps: float | None, tasks: Sequence[Task], wandb: bool
+) -> Run:
     tasks = own_tasks(folder, config.probes, tasks)
-    settings = dict(folder.settings)
-    goal = int(settings["goal"] if steps is None else steps)
-    if goal < int(settings["goal"]):
-        raise RunError(f"{folder.path} was to have {settings['goal']:,} env steps; {goal:,} would be fewer.")
+    former = stored(folder, "goal", int)
+    goal = former if steps is None else int(steps)
+    if goal < former:
+        raise RunError(f"{folder.path} was to have {former:,} env steps; {goal:,} would be fewer.")
     info = check(config, tasks, goal)
-    print_plan(config, info, goal, settings["environments"])
-    with folder.lock():
-        folder.change_settings(settings | {"goal": goal})
+    print_plan(config, info, goal, stored(folder, "environments", int))
+    if goal > former:
+        with folder.lock():
+            folder.change_settings(folder.settings | {"goal": goal})
     return _work(folder, config, tasks, info, wandb)
 
 
@@ -200,7 +229,7 @@ def own_tasks(folder: RunFolder, names: Sequence[str], given: Sequence[Task]) ->
     strange = sorted(set(by_name) - set(names))
     if strange:
         raise RunError(f"{folder.path} has no task {strange[0]!r}; it has {', '.join(names) or 'none'}.")
-    missing = [name for name in folder.settings.get("own_rewards", []) if name in names and name not in by_name]
+    missing = [name for name in stored(folder, "own_rewards", list) if name in names and name not in by_name]
     if missing:
         raise RunError(
             f"{folder.path} uses the reward {missing[0]!r}, which is your own code and not in the folder: give it again, "
@@ -212,7 +241,7 @@ def own_tasks(folder: RunFolder, names: Sequence[str], given: Sequence[Task]) ->
 def _work(folder: RunFolder, config: ExploreConfig, tasks: Sequence[Task], info: WorldInfo, wandb: bool) -> Run:
     """Builds everything, goes on from the last checkpoint if there is one, and runs to the goal."""
     prepare_device()
-    goal, count = int(folder.settings["goal"]), int(folder.settings["environments"])
+    goal, count = stored(folder, "goal", int), stored(folder, "environments", int)
     job = Job(
         folder, config.world, info, config.schedule, list(tasks), config.seed, goal, count,
         random_until=min(goal, config.schedule.seed_episodes * EPISODE), policy=config.agent.novelty.objective,
@@ -221,12 +250,13 @@ def _work(folder: RunFolder, config: ExploreConfig, tasks: Sequence[Task], info:
     learner = Learner(config.agent, spaces)
     plan = plan_replay(config.schedule.memory, capacity(goal, info, count), info.frames, spaces)
     replay = Replay(plan.place, capacity(goal, info, count), info.frames, spaces, config.agent.batch, config.agent.length)
-    with folder.lock(), Progress(f"{job.policy} in {config.world.world}", info.action_repeat) as progress:
+    title = f"{job.policy} in {config.world.world}"
+    with disk_explained(folder.path), folder.lock(), Progress(title, info.action_repeat) as progress:
         folder.record_start(sys.argv)
         progress.say(f"Run folder: {folder.path}")
         with open_training(job, learner, replay, progress, wandb) as training:
             training.run()
-        progress.say(f"Done: {training.env_steps:,} env steps, {training.updates:,} updates. Run folder: {folder.path}")
+        progress.say(f"Done: {training.reached:,} env steps, {training.updates:,} updates. Run folder: {folder.path}")
     return Run(folder.path)
 
 
@@ -241,19 +271,21 @@ def open_training(
         state, meta = start if start is not None else learner.init(key), None
     else:
         arrays, meta = found
+        check_meta(job.folder, meta)
         state = jax.device_put(unpack(jax.eval_shape(learner.init, key), arrays))
         progress.say(f"Going on at update {int(meta['updates']):,}, env step {int(meta['env_steps']):,}.")
-    forget_after(job.folder.evaluations_file, int(meta["updates"]) if meta else 0)
-    with Metrics(job.folder, int(meta["env_steps"]) if meta else 0, wandb) as metrics:
+    env_steps, evaluations = (int(meta["env_steps"]), int(meta["evaluations"])) if meta else (0, 0)
+    forget_after(job.folder.evaluations_file, evaluations)
+    with Metrics(job.folder, env_steps, wandb) as metrics:
         training = Training(job, learner, state, replay, metrics, progress)
         if meta:
             training.restore(meta)
         yield training
 
 
-def forget_after(path: Path, updates: int) -> None:
+def forget_after(path: Path, evaluations: int) -> None:
     """Drops evaluations that a killed process made after its last checkpoint: they will be made again."""
     lines, _ = split_lines(path)
-    kept = [line for line in lines if (parse_object(line) or {}).get("updates", 0) <= updates]
+    kept = [line for line in lines if (parse_object(line) or {}).get("evaluation", 0) < evaluations]
     if len(kept) < len(lines):
         keep_lines(path, kept)

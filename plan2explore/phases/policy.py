@@ -11,7 +11,7 @@ from ..agent.policy import Mode
 from ..config import WorldConfig
 from ..envs import Task
 from .collect import see
-from .evaluate import Scores, evaluate_tasks, finish
+from .evaluate import Scores, evaluate_tasks, finish, step_key
 from .training import EVALUATION_SEED
 from .world import inspect_world, make_for_tasks
 
@@ -30,17 +30,16 @@ class Policy:
         """Forgets the episode so far. Call it before the first observation of each episode."""
         self._carried = self.learner.carry(1)
         self._key = jax.random.key(seed)
-        self._first = True
+        self._step = 0
 
     def act(self, observation: dict[str, Any], mode: Mode = "mode") -> np.ndarray:
         """The action for an observation of `make(...)`: the policy's mode, or a `sample` of it."""
         spaces = self.learner.agent.spaces
         seen = see(spaces, np.asarray(observation["image"])[None], np.asarray(observation["proprio"])[None])
-        self._key, key = jax.random.split(self._key)
-        action, self._carried = self.learner.act(
-            self.state, self._carried, seen, np.array([self._first]), key, mode, self.row
-        )
-        self._first = False
+        key = step_key(self._key, self._step, 0)
+        first = np.array([self._step == 0])
+        action, self._carried = self.learner.act(self.state, self._carried, seen, first, key, mode, self.row)
+        self._step += 1
         return np.asarray(action)[0]
 
     def evaluate(self, episodes: int = 10, seed: int = 0, video: str | Path | None = None, mode: Mode = "mode") -> Scores:

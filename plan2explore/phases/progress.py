@@ -46,7 +46,8 @@ class Progress:
     def show(self, steps: int, goal: int, updates: int, updates_goal: int, note: str = "") -> None:
         """Tells where the work is. Cheap enough to be called at every step."""
         now = time.monotonic()
-        self._first = self._first or (now, steps, updates)
+        if self._first is None or updates == self._first[2]:  # what comes before the first update is compilation
+            self._first = now, steps, updates
         if self._last is None or now - self._last[0] > 2:
             self._measure(now, steps, updates)
         if now - self._shown < (0.25 if self._live else QUIET):

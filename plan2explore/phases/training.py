@@ -11,13 +11,13 @@ newest parameters. With `in-turn`, whole episodes are collected, and then all up
 
 import contextlib
 import errno
-import logging
 import signal
 import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -29,23 +29,22 @@ from ..agent.learner import Learner, LearnerState, check_finite
 from ..config import Schedule, WorldConfig
 from ..envs import Task, VectorEnv
 from ..memory import Episode
-from ..memory.files import BadEpisode, EpisodeFolder
+from ..memory.files import EpisodeFolder
 from ..memory.replay import Replay
 from ..runs.checkpoint import Checkpoints, pack, pack_parts
 from ..runs.files import append_line
 from ..runs.folder import RunError, RunFolder
 from ..runs.metrics import Metrics
-from .collect import Collector, label_steps, replay_rows
-from .evaluate import Scores, acting_copy, evaluate_tasks, finish
+from .collect import Collector, label_steps, make_room, replay_rows
+from .evaluate import Scores, acting_copy, evaluate_tasks
 from .progress import Progress
-from .world import WorldInfo, make_collecting, make_for_tasks
-
-log = logging.getLogger("plan2explore.phases")
+from .world import WorldInfo, check_origin, make_collecting, make_for_tasks
 
 EPISODE = 1000  # env steps for which a schedule counts its updates
 LOG_EVERY = 100  # updates between lines of metrics
 IN_FLIGHT = 2  # blocks of updates that may wait for the device: more would only hold memory
 COLLECT, SAMPLE, EVALUATE = 1, 2, 3  # independent streams of chance
+Evaluation = Generator[None, None, list[Scores]]
 EVALUATION_SEED = 1_000_003  # evaluations never see the initial states of collected episodes
 
 
@@ -77,9 +76,12 @@ class Job:
     @property
     def block(self) -> int:
         """Updates in one compiled loop: about what one step of all environments makes due."""
+        if not self.goal:  # all updates are due at once, and there are to be exactly so many
+            most = self.schedule.block or 25
+            return max(size for size in range(1, most + 1) if self.head_start % size == 0)
         if self.schedule.block:
             return self.schedule.block
-        if self.schedule.collect == "in-turn" or not self.goal:
+        if self.schedule.collect == "in-turn":
             return 25
         return max(1, min(25, int(self.ratio * self.environments * self.world.action_repeat)))
 
@@ -92,6 +94,36 @@ class Job:
 
 class Stopped(KeyboardInterrupt):
     """The run was asked to stop by a signal, and everything was saved."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.status = 128 + number
+        """The exit status by which a shell knows the signal: 130 for Ctrl-C."""
+
+
+@contextlib.contextmanager
+def disk_explained(path: Path) -> Iterator[None]:
+    """A full disk is no riddle: says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise RunError(
+            f"The disk is full ({error}). Everything written before is intact: make room for {path}, and the same "
+            "command goes on."
+        ) from error
+
+
+META = ("env_steps", "updates", "rounds", "evaluations", "evaluated_at", "evaluated_updates", "snapshot_at")
+"""What a checkpoint says beside the parameters: whole numbers."""
+
+
+def check_meta(folder: RunFolder, meta: dict[str, Any]) -> None:
+    """A stranger's checkpoint may say anything."""
+    missing = [name for name in META if type(meta.get(name)) is not int]
+    if missing:
+        raise RunError(f"The last checkpoint of {folder.path} does not say its {missing[0]!r}: remove it to go on.")
 
 
 class Training:
@@ -109,6 +141,7 @@ class Training:
         """Of the last evaluation."""
         self.steps_before = 0
         """Env steps of the episodes that were there at the start."""
+        self.steps_at_checkpoint = 0
         self.episodes = EpisodeFolder(job.folder.episodes)
         self.checkpoints = Checkpoints(job.folder.checkpoints)
         self.snapshots = Checkpoints(job.folder.snapshots, keep=None)
@@ -116,9 +149,11 @@ class Training:
         self._key = jax.random.key(job.seed)
         self._flight: deque[Any] = deque()
         self._unlogged: list[Any] = []
-        self._evaluation: Generator[None, None, list[Scores]] | None = None
+        self._evaluation: Evaluation | None = None
+        self._evaluating_updates = 0
         self._evaluation_worlds: VectorEnv | None = None
         self._evaluated_at = self._snapshot_at = 0
+        self._evaluated_updates = -1
         self._saved = self._began = time.monotonic()
         self._stop: int | None = None
         self._vector_steps = 0
@@ -133,13 +168,15 @@ class Training:
             "rounds": self.rounds,
             "evaluations": self.evaluations,
             "evaluated_at": self._evaluated_at,
+            "evaluated_updates": self._evaluated_updates,
             "snapshot_at": self._snapshot_at,
         }
 
     def restore(self, meta: dict[str, Any]) -> None:
         """Goes on where a checkpoint was made."""
-        self.rounds, self.evaluations = int(meta["rounds"]), int(meta["evaluations"])
-        self._evaluated_at, self._snapshot_at = int(meta["evaluated_at"]), int(meta["snapshot_at"])
+        self.rounds, self.evaluations = meta["rounds"], meta["evaluations"]
+        self._evaluated_at, self._snapshot_at = meta["evaluated_at"], meta["snapshot_at"]
+        self._evaluated_updates, self.steps_at_checkpoint = meta["evaluated_updates"], meta["env_steps"]
 
     def remember(self) -> int:
         """Fills memory with the episodes on disk; the next number of an environment's episodes.
@@ -150,14 +187,16 @@ class Training:
         in_turn = self.job.schedule.collect == "in-turn"
         up_to = self.rounds * self.job.environments if in_turn else None
         following = self.rounds
-        for _, episode in self.episodes.load_all(up_to):
-            self._add(episode)
+        for number, episode in self.episodes.load_all(up_to):
+            self._add(number, episode)
             if not in_turn:
                 following = max(following, int(episode.meta.get("episode", 0)) + 1)
         return following
 
-    def _add(self, episode: Episode) -> None:
+    def _add(self, number: int, episode: Episode) -> None:
+        check_origin(self.episodes.path_of(number), episode, self.job.world)
         rewards = label_steps(episode, self.job.tasks, 0)
+        make_room(self.replay)
         self.replay.add(replay_rows(episode, self.learner.agent.spaces, rewards))
         self.steps_before += int(episode.meta["env_steps"])
 
@@ -168,16 +207,22 @@ class Training:
         """Env steps so far, those of running episodes included."""
         return self.steps_before + (self.collector.env_steps if self.collector else 0)
 
+    @property
+    def reached(self) -> int:
+        """Env steps so far, those of episodes included that were running when the last process ended."""
+        return max(self.env_steps, self.steps_at_checkpoint)
+
     def run(self) -> list[Scores]:
         """Trains and collects until the goal is reached; the scores of the last evaluation."""
-        with self._told_to_stop(), self._disk_explained(), contextlib.ExitStack() as stack:
+        with self._told_to_stop(), contextlib.ExitStack() as stack:
             stack.callback(self.checkpoints.wait)
             stack.callback(self._close)
             following = self.remember()
             self._train_all()
+            self._tend()  # a killed run may have come to its updates, but not to what follows them
             if self.job.schedule.collect == "in-turn":
                 self._in_turn()
-            elif self.env_steps < self.job.goal:
+            elif self.reached < self.job.goal:
                 self._start_collecting(following)
                 self._overlap()
             self._conclude()
@@ -188,7 +233,7 @@ class Training:
         overlap = job.schedule.collect == "overlap"
         self.collector = Collector(
             make_collecting(job.world, job.environments, job.seed, first_episode),
-            self.replay, self.episodes, job.tasks, job.world, job.info, self.learner.agent.spaces, job.seed, first_episode,
+            self.replay, self.episodes, job.tasks, job.world, job.info, self.learner.agent.spaces, job.seed,
             piece=self.learner.agent.config.length if overlap else None,
         )  # fmt: skip
         self.carried = self.learner.carry(job.environments)
@@ -218,32 +263,31 @@ class Training:
         if self.collector is None:
             stored = self._stored_round()
             if stored:
-                for episode in stored:
-                    self._add(episode)
+                for number, episode in stored.items():
+                    self._add(number, episode)
                 return
             self._start_collecting(self.rounds)
         collector, count, step = self.collector, self.job.environments, 0
         assert collector is not None
-        collector.reset()
+        collector.reset(self.rounds)
         before = collector.finished_episodes
         while collector.finished_episodes < before + count:
             collector.send(np.asarray(self._act(self.rounds, step)))
             collector.receive()
             self._show()
             step += 1
+            if collector.lost:  # its process died: the round is played again, as if nothing had happened
+                collector.reset(self.rounds)
+                step = 0
             if before < collector.finished_episodes < before + count:
                 raise RunError("Collecting in turn with several environments needs episodes of equal length: use one.")
         collector.check_writes(wait=True)
 
-    def _stored_round(self) -> list[Episode]:
+    def _stored_round(self) -> dict[int, Episode]:
         """The episodes of this round, if a killed run had collected all of them: they need not be played again."""
-        first = self.rounds * self.job.environments
-        numbers = range(first, first + self.job.environments)
-        try:
-            return [self.episodes.load(number) for number in numbers] if set(numbers) <= set(self.episodes.numbers()) else []
-        except BadEpisode as error:
-            log.warning("%s It is played again.", error)
-            return []
+        first, count = self.rounds * self.job.environments, self.job.environments
+        found = dict(self.episodes.load_all(first + count, first=first))
+        return found if len(found) == count else {}
 
     def _act(self, *moment: int) -> Float[Array, "environments action"]:
         """Asks for the next actions, without waiting for them."""
@@ -267,6 +311,9 @@ class Training:
     # ---- learning ----
 
     def _due(self) -> int:
+        collector = self.collector
+        if collector and not (self.steps_before or collector.finished_episodes or self.replay.episodes):
+            return 0  # many environments have taken the first steps together, but none a whole sequence yet
         return self.job.due(self.env_steps) - self.updates
 
     def _train_all(self) -> None:
@@ -327,19 +374,26 @@ class Training:
     def _evaluate_sometimes(self) -> None:
         every = self.job.schedule.evaluate_every
         if self._evaluation is None and every and self.env_steps - self._evaluated_at >= every and self.updates:
-            self._evaluated_at = self.env_steps // every * every
             self._evaluation = self._start_evaluation()
-        if self._evaluation is None:
-            return
         if self.job.schedule.collect == "in-turn":
-            self._keep_scores(finish(self._evaluation))
-            return
+            self._finish_evaluation()
+        elif self._evaluation is not None:
+            self._play_on(self._evaluation)
+
+    def _finish_evaluation(self) -> None:
+        while self._evaluation is not None:
+            self._play_on(self._evaluation)
+            self._show()
+            self._obey()
+
+    def _play_on(self, evaluation: Evaluation) -> None:
+        """One step of an evaluation."""
         try:
-            next(self._evaluation)
+            next(evaluation)
         except StopIteration as end:
             self._keep_scores(end.value)
 
-    def _start_evaluation(self, pictures: bool = False) -> Generator[None, None, list[Scores]] | None:
+    def _start_evaluation(self) -> Evaluation | None:
         """An evaluation of all tasks with the agent as it is now."""
         job = self.job
         if not job.tasks or not job.schedule.evaluate_episodes:
@@ -350,18 +404,23 @@ class Training:
         key = jax.random.fold_in(jax.random.fold_in(self._key, EVALUATE), self.evaluations)
         rows = range(len(job.tasks))
         state = acting_copy(self.state)
+        self._evaluating_updates = self.updates
         return evaluate_tasks(
-            self.learner, state, self._evaluation_worlds, job.tasks, rows, key, self.env_steps, pictures=pictures
+            self.learner, state, self._evaluation_worlds, job.tasks, rows, key, self.env_steps, episode=self.evaluations
         )
 
     def _keep_scores(self, scores: list[Scores]) -> None:
+        seconds = round(time.monotonic() - self._began, 1)
+        more = {"evaluation": self.evaluations, "updates": self._evaluating_updates, "seconds": seconds}
+        for each in scores:
+            append_line(self.job.folder.evaluations_file, each.summary() | more)
+            self.progress.scores[each.task] = each.mean
+        every = self.job.schedule.evaluate_every
+        self._evaluated_at = scores[0].env_steps // every * every if every else scores[0].env_steps
+        self._evaluated_updates = self._evaluating_updates
         self._evaluation = None
         self.evaluations += 1
         self.scores = scores
-        for each in scores:
-            line = each.summary() | {"updates": self.updates, "seconds": round(time.monotonic() - self._began, 1)}
-            append_line(self.job.folder.evaluations_file, line)
-            self.progress.scores[each.task] = each.mean
         values = {f"score/{each.task}": each.mean for each in scores}
         self.metrics.write(scores[0].env_steps, values)
         self.progress.say(f"env step {scores[0].env_steps:,}: " + "; ".join(str(each) for each in scores))
@@ -390,17 +449,16 @@ class Training:
 
     def _conclude(self) -> None:
         """The end: a last evaluation, a snapshot and a checkpoint."""
-        if self._evaluation is not None:
-            self._keep_scores(finish(self._evaluation))
+        self._finish_evaluation()
         self._log(all_of_it=True)
         if self._snapshot_at < self.env_steps or not self.snapshots.steps():
             self._snapshot(self.env_steps)
         self._save()
+        if self._evaluated_updates != self.updates:
+            self._evaluation = self._start_evaluation()
+            self._finish_evaluation()
+            self._save()
         self.checkpoints.wait()
-        evaluation = self._start_evaluation()
-        if evaluation is not None:
-            self._evaluated_at = self.env_steps
-            self._keep_scores(finish(evaluation))
 
     # ---- ends ----
 
@@ -415,7 +473,8 @@ class Training:
             if self._stop is not None:
                 raise KeyboardInterrupt
             self._stop = number
-            self.progress.say("Stopping: saving everything first (a second Ctrl-C stops at once) ...")
+            with contextlib.suppress(RuntimeError):  # the signal came in the middle of another line
+                self.progress.say("Stopping: saving everything first (a second Ctrl-C stops at once) ...")
 
         old = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -429,21 +488,11 @@ class Training:
             return
         self._log(all_of_it=True)
         self._save()
+        if self.job.folder.kind == "explore" and self.updates:  # for whoever wants to adapt it as it is
+            self.snapshots.save(self.env_steps, pack_parts(self.state.parts), self.meta())
         self.checkpoints.wait()
         self.progress.say(f"Saved at env step {self.env_steps:,}: the same command goes on from here.")
-        raise Stopped
-
-    @contextlib.contextmanager
-    def _disk_explained(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                raise
-            raise RunError(
-                f"The disk is full ({error}). Everything written before is intact: make room for {self.job.folder.path}, "
-                "and the same command goes on."
-            ) from error
+        raise Stopped(self._stop)
 
     def _close(self) -> None:
         if self.collector:

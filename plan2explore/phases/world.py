@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from ..config import Spaces, WorldConfig
 from ..envs import Task, VectorEnv, make
 from ..envs.names import GYMNASIUM, split_name
+from ..memory import Episode
+from ..runs.folder import RunError
 
 SUITE_EPISODE = 1000  # env steps
 
@@ -65,6 +68,12 @@ def check_tasks(world: str, tasks: Sequence[Task]) -> None:
     names = [task.name for task in tasks]
     if len(set(names)) < len(names):
         raise ValueError(f"Each task must have a name of its own; got {', '.join(names)}")
+
+
+def check_origin(file: Path, episode: Episode, config: WorldConfig) -> None:
+    """An episode names its world, which is made to label it: a stranger's file must not name any other."""
+    if episode.world != config.world:
+        raise RunError(f"{file} is an episode of {episode.world!r}; this run is in {config.world!r}. Move it elsewhere.")
 
 
 def parse_task(text: str) -> Task:

@@ -344,6 +344,7 @@ def test_a_folder_gives_its_episodes_in_order(tmp_path):
     for number, episode in loaded:
         assert_same(episode, make_episode(number))
     assert [number for number, _ in folder.load_all(up_to=5)] == [0, 1, 2, 3, 4]
+    assert [number for number, _ in folder.load_all(up_to=5, first=3)] == [3, 4]
     assert all(not episode.image.size for _, episode in folder.load_all(pictures=False))
     assert_same(folder.load(7), make_episode(7))
 

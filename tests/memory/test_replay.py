@@ -369,3 +369,15 @@ def test_limits_of_control_groups_count(tmp_path, line, group, files, room):
     for name, text in (files | {"memory.stat": "file 500\ninactive_file 100"}).items():
         (groups / group / name).write_text(f"{text}\n")
     assert module.host_room(proc, groups) == room
+
+
+def test_room_is_made_by_forgetting_the_oldest_episode_that_need_not_stay():
+    replay = Replay("host", 3, 8, Spaces(action=1, image=None, proprio=1, tasks=0), batch=2, length=2)
+    slots = [replay.add({"action": np.zeros((2, 1)), "proprio": np.full((2, 1), i)}) for i in range(2)]
+    assert not replay.make_room() and replay.episodes == 2
+    slots.append(replay.add({"action": np.zeros((2, 1)), "proprio": np.full((2, 1), 2)}))
+    assert replay.make_room(keep=slots[:1]) and replay.open() == slots[1]
+    assert not replay.make_room(keep=[*slots])
+    assert replay.make_room(keep=slots[1:])
+    with pytest.raises(KeyError):
+        replay.extend(slots[0], {"action": np.zeros((2, 1)), "proprio": np.zeros((2, 1))})

@@ -1,0 +1,96 @@
+"""Runs that tests share. All tests of a process share its compiled programs too."""
+
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+from nano import digests, in_turn, nano_adapt, nano_explore, overlap, quick, remembered
+
+from plan2explore.config import ExploreConfig
+from plan2explore.memory.replay import Replay
+from plan2explore.phases.policy import Policy
+from plan2explore.phases.run import Run
+
+
+@pytest.fixture(autouse=True)
+def quickly(compiled_once):
+    with quick():
+        yield
+
+
+@pytest.fixture(scope="session")
+def compiled_once(tmp_path_factory):
+    """A folder through which processes share what they compiled, and which is not the user's."""
+    base = tmp_path_factory.getbasetemp()
+    cache = str((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "jax")
+    compilation_cache.reset_cache()
+    jax.config.update("jax_compilation_cache_dir", cache)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", cache)
+        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        yield
+
+
+@dataclass
+class Watched:
+    """A run that ended well, and the steps of every episode in memory whenever batches were drawn."""
+
+    run: Run
+    drawn_from: list[list[int]] = field(default_factory=list)
+
+
+def watched_run(path: Path, config: ExploreConfig, steps: int) -> Watched:
+    drawn_from: list[list[int]] = []
+    sample = Replay.sample
+
+    def watch(replay: Replay, key: Any, count: int) -> Any:
+        drawn_from.append(list(replay._steps.values()))
+        return sample(replay, key, count)
+
+    with quick(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Replay, "sample", watch)
+        return Watched(nano_explore(path, config, steps), drawn_from)
+
+
+@pytest.fixture(scope="session")
+def taken_in_turn(tmp_path_factory, compiled_once) -> Watched:
+    """5000 env steps, collecting and learning in turn. Read it only."""
+    return watched_run(tmp_path_factory.mktemp("runs") / "in-turn", in_turn(), 5000)
+
+
+@pytest.fixture(scope="session")
+def overlapped(tmp_path_factory, compiled_once) -> Watched:
+    """5000 env steps of two environments: two whole episodes in each, the third was still running. Read it only."""
+    return watched_run(tmp_path_factory.mktemp("runs") / "overlap", overlap(), 5000)
+
+
+@pytest.fixture
+def copy_of(tmp_path):
+    """Copies a run, to do with it what one likes."""
+
+    def copy(run: Run, name: str = "copy") -> Run:
+        return Run(shutil.copytree(run.path, tmp_path / name))
+
+    return copy
+
+
+@pytest.fixture(scope="session")
+def adapted(overlapped) -> tuple[Policy, dict[str, str]]:
+    """A zero-shot policy of `overlapped`, and the digests of the run's files before it was made. Read it only."""
+    before = digests(overlapped.run.path)
+    with quick():
+        return nano_adapt(overlapped.run), before
+
+
+@pytest.fixture(scope="session")
+def few_shot(overlapped, adapted) -> tuple[Policy, list[dict[str, np.ndarray]]]:
+    """A policy of two more episodes, and the whole episodes that memory began with. Read it only."""
+    with quick(), remembered() as added:
+        return nano_adapt(overlapped.run, shots=2), added

@@ -1,0 +1,258 @@
+"""Phase 2: zero-shot without a step, few-shot by the episode, and a run that stays as it was."""
+
+import json
+import math
+import shutil
+
+import numpy as np
+import pytest
+from nano import TASKS, digests, evaluations, nano_adapt, one_learner, parameters, remembered
+
+import plan2explore as p2e
+from plan2explore.config import AdaptConfig, Schedule
+from plan2explore.envs.dmc import SuiteEnv
+from plan2explore.envs.tasks import RewardError
+from plan2explore.envs.vector import VectorEnv
+from plan2explore.memory.files import EpisodeFolder
+from plan2explore.phases import training as training_module
+from plan2explore.phases.adapt import Adaptation, shared_out, task_agent
+from plan2explore.phases.explore import stored_config
+from plan2explore.phases.training import Training
+from plan2explore.phases.world import agent_spaces
+from plan2explore.runs.checkpoint import BadCheckpoint, Checkpoints, unpack_rows
+from plan2explore.runs.folder import RunError
+
+pytestmark = pytest.mark.xdist_group("phases")
+
+
+def leaning(physics) -> float:
+    """A reward of the user's own."""
+    return float(physics.cart_position())
+
+
+def snapshot(path, steps):
+    return unpack_rows(Checkpoints(path / "snapshots", keep=None).load(steps)[0])
+
+
+# --- Zero-shot ---
+
+
+def test_zero_shot_takes_no_step_before_its_evaluation(overlapped, tmp_path, monkeypatch):
+    events = []
+
+    def note(kind, method, text):
+        original = getattr(kind, method)
+
+        def noted(*arguments, **options):
+            events.append(text)
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(kind, method, noted)
+
+    note(VectorEnv, "__init__", "environments")
+    note(VectorEnv, "_command", "step")
+    note(SuiteEnv, "step", "step here")
+    note(Training, "_update", "update")
+    note(training_module, "evaluate_tasks", "evaluation")
+    nano_adapt(overlapped.run, out=tmp_path / "adapted")
+    # 20 updates in blocks of 10, then an evaluation: a reset and ten steps.
+    assert events == ["update", "update", "environments", "evaluation", *["step"] * 11]
+
+
+def test_zero_shot_keeps_the_model_and_learns_the_rest(overlapped, adapted):
+    policy, _ = adapted
+    model = snapshot(overlapped.run.path, 5000)["model"]
+    ours = snapshot(policy.path, 0)
+    assert ours["model"].tobytes() == model.tobytes()
+    assert np.asarray(policy.state.parts["model"].rows).tobytes() == model.tobytes()
+    fresh = training_start(overlapped.run, policy)
+    for name in ("reward", "actor", "critic"):
+        assert ours[name].shape == fresh[name].shape and not np.array_equal(ours[name], fresh[name])
+    assert int(parameters(policy.path)["update"]) == 20
+    (line,) = evaluations(policy.path)
+    assert (line["task"], line["updates"], line["env_steps"], len(line["episodes"])) == (TASKS[0], 20, 0, 1)
+
+
+def training_start(run, policy):
+    """The parts as they were before the first update."""
+    explored = stored_config(run.folder)
+    place = Adaptation(run, policy.task, explored, AdaptConfig(), 5000)
+    state = place._fresh(one_learner(task_agent(explored, False), agent_spaces(explored.world, place.info, 1)))
+    return {name: np.asarray(part.rows) for name, part in state.parts.items()}
+
+
+def test_memory_is_the_runs_with_the_tasks_rewards(overlapped):
+    with remembered() as added:
+        nano_adapt(overlapped.run, TASKS[1], evaluate_episodes=0)
+    episodes = list(overlapped.run.episodes())
+    assert len(added) == len(episodes) == 4
+    for rows, episode in zip(added, episodes, strict=True):
+        assert np.array_equal(rows["action"], episode.action) and np.array_equal(rows["proprio"], episode.proprio)
+        expected = p2e.relabel(episode, p2e.Task.named(TASKS[1])).astype(np.float32)
+        assert np.array_equal(rows["reward"][:, 0], expected) and expected.any()
+
+
+def test_the_exploration_is_unchanged_byte_by_byte(overlapped, adapted, few_shot):
+    run, (zero, before), few = overlapped.run, adapted, few_shot[0]
+    other = nano_adapt(run, TASKS[1], evaluate_episodes=0)
+    own = nano_adapt(run, p2e.Task("leaning", reward=leaning))
+    assert digests(run.path) == before
+    names = ["cartpole_balance", "cartpole_balance-2-shots", "cartpole_swingup", "leaning"]
+    assert [policy.path for policy in (zero, few, other, own)] == [run.path / "adapt" / name for name in names]
+    assert evaluations(own.path)[0]["task"] == "leaning"
+
+
+# --- From an earlier snapshot ---
+
+
+def test_at_uses_the_snapshot_and_only_what_was_collected_before_it(taken_in_turn, tmp_path):
+    run = taken_in_turn.run
+    with remembered() as added:
+        policy = nano_adapt(run, at=2000, out=tmp_path / "early", evaluate_episodes=0)
+    assert len(added) == 2
+    model = snapshot(policy.path, 0)["model"]
+    assert model.tobytes() == snapshot(run.path, 2000)["model"].tobytes()
+    assert model.tobytes() != snapshot(run.path, 4000)["model"].tobytes()
+    with pytest.raises(BadCheckpoint, match="nothing at 3000 environment steps, but at 2000, 4000, 5000"):
+        nano_adapt(run, at=3000)
+    assert not (run.path / "adapt").exists()
+
+
+# --- Few-shot ---
+
+
+def test_few_shot_collects_exactly_so_many_episodes_and_goes_on_learning(overlapped, adapted, few_shot):
+    (policy, _), (few, added) = adapted, few_shot
+    episodes = [episode for _, episode in EpisodeFolder(few.path / "episodes", read_only=True).load_all()]
+    assert len(episodes) == 2
+    assert {episode.meta["policy"] for episode in episodes} == {TASKS[0]}
+    assert not any(episode.reward.any() for episode in episodes)  # the bare world's: any task can be labelled
+    assert len(added) == 4  # the run's; the new ones grow in memory step by step
+    model = snapshot(few.path, 2000)["model"]
+    assert model.shape == snapshot(policy.path, 0)["model"].shape
+    assert not np.array_equal(model, snapshot(policy.path, 0)["model"])
+    assert int(parameters(few.path)["update"]) == 200  # 100 an episode
+    assert few.env_steps == 2000 and [line["env_steps"] for line in evaluations(few.path)] == [2000]
+
+
+@pytest.mark.parametrize(
+    ("shots", "schedule", "expected"),
+    [
+        (150, {}, 15), (20, {}, 10), (2, {}, 2), (17, {}, 1), (0, {}, 1),
+        (20, {"environments": 4}, 4), (8, {"collect": "in-turn"}, 1),
+    ],
+)
+def test_shots_are_shared_out_evenly(shots, schedule, expected):
+    assert shared_out(shots, Schedule(**schedule)) == expected
+
+
+def test_shots_that_cannot_be_shared_out_are_said_before_anything_is_done(overlapped):
+    with pytest.raises(ValueError, match="10 shots cannot be shared out evenly over 4 environments"):
+        nano_adapt(overlapped.run, shots=10, environments=4)
+
+
+# --- Going on, and mistakes ---
+
+
+def test_an_adaptation_that_was_stopped_goes_on_and_a_finished_one_returns_at_once(overlapped, tmp_path, monkeypatch):
+    out, done = tmp_path / "adapted", []
+    update = Training._update
+
+    def interrupted(training):
+        if len(done) == 2:
+            training._stop = 2
+        done.append(None)
+        update(training)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "_update", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            nano_adapt(overlapped.run, out=out, updates=50, evaluate_episodes=0)
+    assert int(parameters(out)["update"]) == 30
+    with pytest.raises(RunError, match="is not finished: give the adapt command again"):
+        p2e.load(out)
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "_update", lambda training: (done.append(None), update(training)))
+        nano_adapt(overlapped.run, out=out, updates=50, evaluate_episodes=0)
+    assert len(done) == 5 and int(parameters(out)["update"]) == 50
+    straight = nano_adapt(overlapped.run, out=tmp_path / "straight", updates=50, evaluate_episodes=0)
+    assert parameters(straight.path)["actor/rows"].tobytes() == parameters(out)["actor/rows"].tobytes()
+    before = digests(out)
+    monkeypatch.setattr(Training, "__init__", None)  # would fail if called
+    again = nano_adapt(overlapped.run, out=out, updates=50, evaluate_episodes=0)
+    assert np.array_equal(again.state.parts["actor"].rows, straight.state.parts["actor"].rows)
+    assert digests(out) == before
+
+
+def test_other_settings_are_refused_and_named(overlapped, adapted):
+    with pytest.raises(RunError, match=r"updates: 40, not 20.*remove it, or give another --out"):
+        nano_adapt(overlapped.run, updates=40)
+    with pytest.raises(RunError, match="another own_rewards"):
+        nano_adapt(overlapped.run, p2e.Task(TASKS[0], reward=leaning))
+    with pytest.raises(RunError, match="is an exploration: give another --out"):
+        nano_adapt(overlapped.run, out=overlapped.run.path)
+
+
+@pytest.mark.parametrize("reward", [lambda physics: 1 / 0, lambda physics: math.nan, lambda physics: "much"])
+def test_a_reward_that_fails_leaves_nothing_behind(overlapped, tmp_path, reward):
+    with pytest.raises(RewardError, match=r"Reward 'mine' .*\(step 1, episode 0\)"):
+        nano_adapt(overlapped.run, p2e.Task("mine", reward=reward), out=tmp_path / "mine")
+    assert not (tmp_path / "mine").exists()
+
+
+def test_mistakes_are_sentences(overlapped, tmp_path):
+    run = overlapped.run
+    with pytest.raises(ValueError, match="'walker_walk' belongs to walker; the world here is cartpole"):
+        nano_adapt(run, "walker_walk")
+    with pytest.raises(ValueError, match=r"no world or task 'cartpole_juggle'. Nearest names: cartpole"):
+        nano_adapt(run, "cartpole_juggle")
+    with pytest.raises(ValueError, match="at least 1 update"):
+        nano_adapt(run, updates=0)
+    with pytest.raises(ValueError, match="evaluate_episodes cannot be negative"):
+        nano_adapt(run, evaluate_episodes=-1)
+    empty = p2e.Run(shutil.copytree(run.path, tmp_path / "run", ignore=shutil.ignore_patterns("snapshots", "adapt")))
+    with pytest.raises(RunError, match="has no snapshot yet"):
+        nano_adapt(empty)
+    assert not (empty.path / "adapt").exists()
+
+
+# --- Rewards of one's own, and folders of strangers ---
+
+
+def test_a_policy_of_an_own_reward_needs_it_again(overlapped, tmp_path):
+    task = p2e.Task("leaning", reward=leaning)
+    policy = nano_adapt(overlapped.run, task, out=tmp_path / "own", evaluate_episodes=0)
+    with pytest.raises(RunError, match=r"'leaning', which is your own code and not in the folder.*file.py:leaning"):
+        p2e.load(policy.path)
+    with pytest.raises(RunError, match="has no task 'cartpole_balance'; it has leaning"):
+        p2e.load(policy.path, p2e.Task.named(TASKS[0]))
+    assert p2e.load(policy.path, task).task == task
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"task": "TRAP.py:reward"}, "no world or task"),
+        ({"task": 5}, "'task' is 5, not str"),
+        ({"own_rewards": ["TRAP.py:reward"], "task": "TRAP.py:reward"}, "your own code and not in the folder"),
+        ({"own_rewards": "cartpole_balance"}, "'own_rewards' is 'cartpole_balance', not list"),
+        ({"explored": None}, "'explored' is None, not dict"),
+        ({"explored": {"world": {"world": "gymnasium:TRAP:X-v0"}}}, "in the Python module 'TRAP'"),
+        ({"explored": {"world": {"world": "pendulum"}}}, "belongs to cartpole; the world here is pendulum"),
+        ({"explored": {"agent": {"steps": 3}}}, "no setting agent.steps"),
+        ({"config": {"shots": "many"}}, "shots cannot be 'many'"),
+        ({"explored": {"world": {"world": "cartpole", "see": "proprio", "size": 8, "action_repeat": 100}}}, "other sizes"),
+    ],
+)
+def test_a_hostile_folder_runs_nothing(adapted, tmp_path, monkeypatch, changes, sentence):
+    trap = tmp_path / "TRAP.py"
+    trap.write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'sprung')!r}).touch()\ndef reward(physics): return 0.0\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    path = shutil.copytree(adapted[0].path, tmp_path / "stranger")
+    content = json.loads((path / "run.json").read_text())
+    content["settings"] |= changes
+    (path / "run.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=sentence):
+        p2e.load(path)
+    assert not (tmp_path / "sprung").exists()

@@ -1,0 +1,157 @@
+"""Collecting: labels of a running episode, provenance that stays true, and memory that is never too small."""
+
+import os
+import signal
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import plan2explore as p2e
+from plan2explore.config import Spaces, WorldConfig
+from plan2explore.envs import VectorEnv
+from plan2explore.memory.episode import Episode, record_random
+from plan2explore.memory.files import EpisodeFolder
+from plan2explore.memory.replay import Replay
+from plan2explore.phases.collect import Collector, label_steps, replay_rows
+
+pytestmark = pytest.mark.xdist_group("phases")
+SPACES = Spaces(action=1, image=None, proprio=3, tasks=0)
+
+
+def up_to(episode, steps):
+    """The episode as it was while it ran."""
+    columns = (episode.image, episode.proprio, episode.action, episode.reward, episode.state)
+    return Episode(episode.world, *(column[:steps] for column in columns), episode.drawn)
+
+
+def labelled_piece_by_piece(episode, tasks, piece):
+    starts = range(0, len(episode), piece)
+    return np.concatenate([label_steps(up_to(episode, start + piece), tasks, start) for start in starts])
+
+
+@pytest.mark.parametrize("piece", [1, 7, 600])
+def test_labels_of_pieces_are_those_of_the_whole_in_the_suite(piece):
+    episode = record_random("reacher", seed=3, size=8, action_repeat=50)
+    still = p2e.Task("still", reward=lambda physics: -float(np.square(physics.velocity()).sum()))
+    tasks = [p2e.Task.named("reacher_easy"), p2e.Task.named("reacher_hard"), still]
+    whole = np.stack([p2e.relabel(episode, task) for task in tasks], -1)
+    assert episode.drawn.size and whole[:, 2].any()
+    assert np.array_equal(labelled_piece_by_piece(episode, tasks, piece), whole)
+
+
+def test_the_target_that_was_drawn_decides_the_label():
+    episode = record_random("reacher", seed=3, size=8, action_repeat=50)
+    finger = p2e.Task("near", reward=lambda physics: -float(physics.finger_to_target_dist()))
+    moved = Episode(**{**vars(episode), "drawn": episode.drawn + 0.1})
+    assert (label_steps(episode, [finger], 0)[1:] != label_steps(moved, [finger], 0)[1:]).all()
+
+
+@pytest.mark.parametrize("piece", [1, 3, 101])
+def test_labels_of_pieces_are_those_of_the_whole_in_gymnasium(piece):
+    def swing(observation, action, following):
+        return float(following[2] - observation[2] + 10 * action[0])
+
+    episode = record_random("gymnasium:Pendulum-v1", seed=1, size=8, action_repeat=2)
+    assert len(episode) == 101
+    tasks = [p2e.Task("swing", reward=swing)]
+    whole = p2e.relabel(episode, tasks[0])
+    assert np.array_equal(labelled_piece_by_piece(episode, tasks, piece)[:, 0], whole)
+    speed, action = episode.state[:, :, 2], episode.state[:, :, 3]
+    steps = np.concatenate([speed[0, :1], speed[1:].ravel()])
+    by_hand = np.diff(steps) + 10 * action[1:].ravel()
+    assert whole[1:] == pytest.approx(by_hand.reshape(100, 2).sum(-1), rel=1e-5, abs=1e-5)
+
+
+def test_memory_gets_what_the_agent_sees_and_nothing_else():
+    episode = record_random("pendulum", size=8, action_repeat=100)
+    rewards = np.ones((11, 2))
+    assert set(replay_rows(episode, SPACES, rewards)) == {"action", "proprio"}
+    rows = replay_rows(episode, Spaces(action=1, image=8, tasks=2), rewards, start=4)
+    assert set(rows) == {"action", "image", "reward"} and rows["reward"].dtype == np.float32
+    assert np.array_equal(rows["image"], episode.image[4:])
+
+
+def collector(vector, tmp_path, capacity=10, piece=None):
+    replay = Replay("host", capacity, 11, SPACES, batch=2, length=5)
+    info = SimpleNamespace(action=1, renderer="raycast")
+    world = WorldConfig("pendulum", see="proprio", size=8, action_repeat=100)
+    return Collector(vector, replay, EpisodeFolder(tmp_path / "episodes"), [], world, info, SPACES, 5, piece)
+
+
+def play(collecting, steps, seed=0):
+    generator = np.random.default_rng(seed)
+    for _ in range(steps):
+        collecting.send(generator.uniform(-1, 1, (collecting.count, 1)))
+        collecting.receive()
+
+
+def test_seeds_stay_true_when_processes_die_in_a_reset(tmp_path):
+    mark = tmp_path / "died"
+
+    def fragile(**options):
+        env = p2e.make("pendulum", size=8, action_repeat=100)
+        reset, count = env.reset, []
+
+        def deadly_reset(**given):
+            count.append(None)
+            if len(count) == 2 and not mark.exists():
+                mark.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return reset(**given)
+
+        env.reset = deadly_reset
+        return env
+
+    with VectorEnv(fragile, 1, seed=5) as vector:
+        collecting = collector(vector, tmp_path)
+        collecting.reset()
+        play(collecting, 22)  # two episodes and their resets
+        collecting.check_writes(wait=True)
+    assert mark.exists()
+    episodes = [episode for _, episode in collecting.folder.load_all()]
+    assert [episode.meta["episode"] for episode in episodes] == [0, 2]
+    env = p2e.make("pendulum", size=8, action_repeat=100)
+    for episode in episodes:
+        _, info = env.reset(seed=episode.meta["seed"])
+        assert info["state"][0].tobytes() == episode.state[0, 0].tobytes()
+
+
+def test_an_episode_that_never_ends_leaves_memory(tmp_path):
+    with VectorEnv("pendulum", 2, 2, seed=5, size=8, action_repeat=100) as vector:
+        collecting = collector(vector, tmp_path, piece=5)
+        collecting.reset()
+        play(collecting, 5)
+        assert collecting.replay.episodes == 2 and collecting.env_steps == 1000
+        os.kill(vector.processes[0], signal.SIGKILL)
+        play(collecting, 1)
+        assert collecting.lost and collecting.replay.episodes == 1 and collecting.env_steps == 600
+        play(collecting, 4)
+        assert not collecting.lost
+        collecting.check_writes(wait=True)
+    (episode,) = [episode for _, episode in collecting.folder.load_all()]
+    assert episode.meta["environment"] == 1 and len(episode) == 11
+
+
+def test_who_acted_is_kept_with_the_episode(tmp_path):
+    with VectorEnv("pendulum", 1, seed=5, size=8, action_repeat=100) as vector:
+        collecting = collector(vector, tmp_path)
+        collecting.reset()
+        for policies in (["random"] * 10, ["random", *["explorer"] * 3, *["task"] * 7], ["task"] * 11):
+            for policy in policies:
+                collecting.policy = policy
+                play(collecting, 1)
+        collecting.check_writes(wait=True)
+    found = [episode.meta["policy"] for _, episode in collecting.folder.load_all()]
+    assert found == ["random", "explorer, task", "task"]
+
+
+def test_full_memory_forgets_the_oldest_episode_that_does_not_run(tmp_path):
+    with VectorEnv("pendulum", 1, seed=5, size=8, action_repeat=100) as vector:
+        collecting = collector(vector, tmp_path, capacity=2, piece=5)
+        collecting.reset()
+        play(collecting, 11 * 3 + 4)
+        kept = list(collecting.replay._steps.values())
+        assert kept == [11, 5]
+        collecting.check_writes(wait=True)
+    assert len(collecting.folder.numbers()) == 3  # on disk all of them stay

@@ -1,0 +1,156 @@
+"""Phase 1: what cannot work is said before anything is written, and a stranger's folder runs nothing."""
+
+import json
+import shutil
+
+import pytest
+from nano import TASKS, WORLD, nano_config, nano_explore, overlap
+
+import plan2explore as p2e
+from plan2explore.config import PRESETS
+from plan2explore.memory.files import EpisodeFolder, save_episode
+from plan2explore.memory.replay import TooLittleMemoryError
+from plan2explore.phases import explore as module
+from plan2explore.phases.explore import configure, environments
+from plan2explore.phases.world import check_tasks, inspect_world, make_task
+from plan2explore.runs.folder import RunError
+
+pytestmark = pytest.mark.xdist_group("phases")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"world": "walkr"}, "no world or task 'walkr'. Nearest names: walker"),
+        ({"preset": "huge"}, "no preset 'huge': choose one of paper, small, tiny"),
+        ({"method": "boredom"}, "no objective 'boredom': choose one of plan2explore, retrospective, max, curiosity, random"),
+        ({"method": "dreamer"}, "dreamer follows a task: give one as a probe"),
+        ({"probes": ["walker_walk"]}, "'walker_walk' belongs to walker; the world here is cartpole"),
+        ({"probes": ["cartpole_balance"] * 2}, "Each task must have a name of its own"),
+        ({"steps": 0}, "at least 1; got 0"),
+        ({"seed_episodes": 0}, "At least 1 random episode"),
+        ({"environments": -1}, "environments cannot be negative; got -1"),
+        ({"snapshot_every": 0}, "snapshot_every must be at least 1"),
+        ({"size": 4}, "size is a whole number from 8"),
+        ({"action_repeat": 100}, "has 11 stored steps, fewer than a training sequence"),
+        ({"collect": "sometimes"}, "collect cannot be 'sometimes'"),
+    ],
+)
+def test_mistakes_are_sentences_and_leave_nothing(options, sentence, tmp_path):
+    options = {"world": "cartpole", "preset": "tiny", "out": tmp_path / "run"} | options
+    with pytest.raises(ValueError, match=sentence):
+        p2e.explore(**options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_method_that_does_not_exist_leaves_nothing_even_with_probes(tmp_path):
+    with pytest.raises(ValueError, match="no objective 'boredom'"):
+        p2e.explore("cartpole", 1000, tmp_path / "run", "tiny", "boredom", TASKS)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_cannot_fit_says_so_before_it_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr("plan2explore.memory.replay.host_room", lambda: 1000)
+    with pytest.raises(TooLittleMemoryError, match=r"Memory: .* need"):
+        nano_explore(tmp_path / "run", overlap())
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_option_that_does_not_exist_is_said():
+    with pytest.raises(TypeError, match="no option 'colour': choose among action_repeat, block, checkpoint_seconds"):
+        configure("walker", colour="red")
+
+
+def test_presets_methods_and_options_make_a_configuration():
+    config = configure("walker", "small", "max", 3, see="both", seed_episodes=2)
+    assert config.agent.novelty.objective == "max" and config.agent.model == PRESETS["small"].model
+    assert (config.world.world, config.world.see, config.schedule.seed_episodes, config.seed) == ("walker", "both", 2, 3)
+    assert environments(nano_config(collect="in-turn", environments=0), 10**6) == 1
+    assert environments(nano_config(environments=0), 10**6) == 1  # one core in these tests
+    assert environments(nano_config(environments=3), 10) == 3
+
+
+def test_a_world_with_a_task_follows_it():
+    assert [task.name for task in module._own_task(configure("walker_walk", method="dreamer"))] == ["walker_walk"]
+    assert module._own_task(configure("walker")) == [] == module._own_task(configure("gymnasium:Pendulum-v1"))
+
+
+def test_worlds_and_their_tasks():
+    assert inspect_world(WORLD).frames == 11 and inspect_world(WORLD).proprio == 5
+    gym = inspect_world(nano_config("gymnasium:Pendulum-v1").world)
+    assert (gym.episode, gym.frames, gym.renderer) == (200, 3, "gymnasium")
+    with pytest.raises(ValueError, match="belongs to cartpole; the world here is gymnasium:Pendulum-v1"):
+        check_tasks("gymnasium:Pendulum-v1", [p2e.Task.named(TASKS[0])])
+    own = make_task(nano_config("cartpole_swingup").world, p2e.Task("one", reward=lambda physics: 1.0))
+    own.reset(seed=0)
+    assert own.name == "cartpole" and own.step(own.action_space.sample())[1] == 100.0
+
+
+# --- Folders of strangers ---
+
+
+@pytest.fixture
+def stranger(overlapped, tmp_path, monkeypatch):
+    """Makes a copy of a run with other settings in a folder that holds a trap."""
+    trap = tmp_path / "TRAP.py"
+    trap.write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'sprung')!r}).touch()\ndef reward(physics): return 0.0\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    path = shutil.copytree(overlapped.run.path, tmp_path / "stranger", ignore=shutil.ignore_patterns("adapt"))
+
+    def change(settings):
+        content = json.loads((path / "run.json").read_text())
+        for name, value in settings.items():
+            content["settings"][name] = content["settings"][name] | value if isinstance(value, dict) else value
+        (path / "run.json").write_text(json.dumps(content))
+        return path
+
+    yield change
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"config": {"probes": ["TRAP.py:reward"]}}, "no world or task 'TRAP.py:reward'"),
+        ({"config": {"probes": ["TRAP.py:reward"]}, "own_rewards": ["TRAP.py:reward"]}, "your own code and not in"),
+        ({"config": {"world": {"world": "gymnasium:TRAP:X-v0"}}}, "in the Python module 'TRAP'"),
+        ({"config": {"world": {"world": 3}}}, "world.world cannot be 3"),
+        ({"config": {"hooks": ["TRAP"]}}, "no setting hooks"),
+        ({"config": {"seed": "__import__('TRAP')"}}, "seed cannot be"),
+        ({"config": ["TRAP"]}, "'config' is .*, not dict"),
+        ({"goal": "1e6"}, "'goal' is '1e6', not int"),
+        ({"goal": None}, "'goal' is None, not int"),
+        ({"environments": [2]}, r"'environments' is \[2\], not int"),
+        ({"own_rewards": "TRAP"}, "'own_rewards' is 'TRAP', not list"),
+    ],
+)
+def test_a_hostile_run_executes_nothing_and_ends_in_a_sentence(stranger, settings, sentence):
+    path = stranger(settings)
+    with pytest.raises(ValueError, match=sentence):
+        p2e.explore(path, 1_000_000_000 if "goal" in settings else None)
+    if "config" in settings and "probes" not in settings["config"]:
+        with pytest.raises(ValueError, match=sentence):
+            p2e.Run(path).adapt(TASKS[0])
+
+
+def test_a_strangers_episode_names_no_module(stranger):
+    path = stranger({})
+    episode = next(p2e.Run(path).episodes())
+    hostile = p2e.Episode(**{**vars(episode), "world": "gymnasium:TRAP:X-v0"})
+    with pytest.raises(ValueError, match="The world of an episode is in the Python module 'TRAP'"):
+        p2e.relabel(hostile, p2e.Task("own", reward=lambda *_: 0.0))
+    save_episode(EpisodeFolder(path / "episodes", read_only=True).path_of(0), hostile)
+    for attempt in (lambda: p2e.explore(path, 6000), lambda: p2e.Run(path).adapt(TASKS[0])):
+        with pytest.raises(RunError, match=r"000000.npz is an episode of 'gymnasium:TRAP:X-v0'"):
+            attempt()
+
+
+def test_a_checkpoint_that_says_nothing_is_refused(stranger):
+    path = stranger({})
+    file = max((path / "checkpoints").glob("*.json"))
+    content = json.loads(file.read_text())
+    content["meta"].pop("rounds")
+    file.write_text(json.dumps(content))
+    with pytest.raises(RunError, match="does not say its 'rounds'"):
+        p2e.explore(path, 6000)

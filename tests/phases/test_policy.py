@@ -1,0 +1,77 @@
+"""A policy that one can use: `act` does what `evaluate` scores, and folders give it back."""
+
+import imageio_ffmpeg
+import jax
+import numpy as np
+import pytest
+from nano import TASKS, WORLD, nano_adapt
+
+import plan2explore as p2e
+from plan2explore.envs.worker import episode_seed
+from plan2explore.phases.training import EVALUATION_SEED
+from plan2explore.runs.folder import RunError
+
+pytestmark = pytest.mark.xdist_group("phases")
+
+
+@pytest.fixture(scope="module")
+def policy(adapted):
+    return adapted[0]
+
+
+def test_acting_by_hand_gives_the_score_of_an_evaluation(policy, tmp_path):
+    scores = policy.evaluate(episodes=1, seed=3, video=tmp_path / "a" / "film.mp4")
+    env = p2e.make(policy.task.name, size=WORLD.size, action_repeat=WORLD.action_repeat)
+    for _ in range(2):  # a second time: `reset` forgets the episode before
+        policy.reset(seed=3)
+        observation, _ = env.reset(seed=episode_seed(3 + EVALUATION_SEED + 1, 0, 0))
+        total, over = 0.0, False
+        while not over:
+            observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
+            total += reward
+            over = terminated or truncated
+        assert scores.episodes == (total,) and scores.task == policy.task.name
+    frames, _ = imageio_ffmpeg.count_frames_and_secs(str(tmp_path / "a" / "film.mp4"))
+    assert frames == 10
+
+
+def test_the_recurrent_state_matters_and_reset_forgets_it(policy):
+    env = p2e.make(policy.task.name, size=WORLD.size, action_repeat=WORLD.action_repeat)
+    observation, _ = env.reset(seed=0)
+    policy.reset()
+    first = policy.act(observation)
+    assert first.shape == (1,) and first.dtype == np.float32 and np.abs(first).max() <= 1
+    assert not np.array_equal(policy.act(observation), first)
+    policy.reset()
+    assert np.array_equal(policy.act(observation), first)
+    sampled = [policy.act(observation, "sample") for _ in (policy.reset(1), policy.reset(2))]
+    assert not np.array_equal(*sampled)
+
+
+def test_an_evaluation_plays_as_many_episodes_as_asked_for(policy):
+    scores = policy.evaluate(episodes=2, seed=0, mode="noise")
+    assert len(set(scores.episodes)) == 2 and scores.frames is None
+    with pytest.raises(ValueError, match="at least 1 episode; got 0"):
+        policy.evaluate(episodes=0)
+
+
+def test_folders_give_back_runs_and_policies(policy, overlapped):
+    run = p2e.load(overlapped.run.path)
+    assert isinstance(run, p2e.Run) and repr(run) == f"Run({str(overlapped.run.path)!r})"
+    again = p2e.load(policy.path)
+    assert isinstance(again, p2e.Policy) and again.task.name == TASKS[0]
+    for name, part in policy.state.parts.items():
+        assert np.array_equal(part.rows, again.state.parts[name].rows)
+
+
+def test_a_probe_is_a_policy_too(overlapped):
+    run = overlapped.run
+    early, late = run.probe(TASKS[1], at=2000), run.probe(TASKS[1])
+    assert (early.env_steps, late.env_steps) == (2000, 5000)
+    assert late.row == 1 and late.task == p2e.Task.named(TASKS[1])
+    assert not np.array_equal(early.state.parts["actor"].rows, late.state.parts["actor"].rows)
+    assert len(jax.tree.leaves(late.state.parts)) == 2  # model and actor, no optimiser
+    with pytest.raises(RunError, match="has no probe 'cartpole_balance_sparse'; it has cartpole_balance, cartpole_swingup"):
+        run.probe("cartpole_balance_sparse")
+    with pytest.raises(RunError, match="is an adaptation, not an exploration"):
+        p2e.Run(nano_adapt(run).path)

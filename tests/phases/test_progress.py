@@ -1,0 +1,83 @@
+"""Progress in words: what is gone, what is left, and how fast it goes."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from plan2explore.phases import progress as module
+from plan2explore.phases.progress import Progress, duration
+
+
+class Clock:
+    """A clock that tests set."""
+
+    def __init__(self, monkeypatch):
+        self.now = 1000.0
+        monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    return Clock(monkeypatch)
+
+
+def shown(file):
+    return [line for line in file.getvalue().splitlines() if line]
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (59.6, "1:00"), (754, "12:34"), (3600 * 25 + 61, "25:01:01")])
+def test_durations_read_like_a_clock(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_a_log_gets_a_line_now_and_then_with_all_that_matters(clock):
+    file = io.StringIO()
+    with Progress("plan2explore in walker", repeat=2, console=Console(file=file, width=200)) as progress:
+        progress.scores, progress.memory = {"walker_walk": 123.4}, "2.1 GB"
+        for second in range(41):
+            progress.show(1000 * second, 100_000, 100 * second, 10_000, note="on two cores")
+            clock.now += 1.0
+    lines = shown(file)
+    assert len(lines) == 2  # after 15 and after 30 seconds
+    for piece in (
+        "plan2explore in walker", "env steps 30,000 of 100,000", "500 frames/s", "updates 3,000 of 10,000",
+        "100.0 updates/s", "0:30 gone, 1:10 left", "2.1 GB", "walker_walk 123", "on two cores",
+    ):  # fmt: skip
+        assert piece in lines[1]
+
+
+def test_without_a_goal_in_the_world_there_are_no_frames_to_count(clock):
+    progress = Progress("adapting", console=Console(file=io.StringIO()))
+    progress.show(0, 0, 0, 100)
+    clock.now += 20
+    progress.show(0, 0, 50, 100)
+    assert progress.line(clock.now, 0, 0, 50, 100, "") == [
+        "adapting", "updates 50 of 100", "2.5 updates/s", "0:20 gone, 0:20 left"
+    ]  # fmt: skip
+
+
+def test_time_left_is_unknown_before_anything_was_learned(clock):
+    progress = Progress("x", console=Console(file=io.StringIO()))
+    progress.show(0, 10, 5, 10)
+    clock.now += 30
+    assert progress.left(clock.now, 5, 10) == "?"
+    assert progress.left(clock.now, 10, 10) == "0:00"
+
+
+def test_what_is_said_stays_as_it_is():
+    file = io.StringIO()
+    progress = Progress("x", console=Console(file=file, width=20, soft_wrap=True))
+    progress.say("[bold]runs/walker[/bold] has " + "many " * 10 + "words")
+    assert shown(file) == ["[bold]runs/walker[/bold] has " + "many " * 10 + "words"]
+
+
+def test_a_terminal_gets_a_live_line(clock):
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=150)
+    with Progress("x", console=console) as progress:
+        progress.show(0, 10, 0, 10)
+        clock.now += 1
+        progress.show(5, 10, 5, 10)
+        progress.say("a line")
+    assert "updates 5 of 10" in file.getvalue() and "a line" in file.getvalue()

@@ -1,0 +1,157 @@
+"""Collecting and learning side by side: the schedule, what is learned from, what is kept, and the same bits again."""
+
+import os
+import signal
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from nano import (
+    FRAMES,
+    SCHEDULE,
+    TASKS,
+    WORLD,
+    assert_same_arrays,
+    evaluations,
+    in_turn,
+    nano_config,
+    nano_explore,
+    parameters,
+    progress_of,
+)
+
+import plan2explore as p2e
+from plan2explore.config import Schedule, Spaces
+from plan2explore.memory.files import EpisodeFolder
+from plan2explore.memory.replay import Replay
+from plan2explore.phases.collect import Collector
+from plan2explore.phases.training import Job, Training
+
+pytestmark = pytest.mark.xdist_group("phases")
+both = pytest.mark.parametrize("which", ["taken_in_turn", "overlapped"])
+
+
+@both
+def test_updates_follow_env_steps(which, request):
+    meta = progress_of(request.getfixturevalue(which).run)
+    assert meta["env_steps"] == 5000
+    assert 0 <= SCHEDULE.updates_per_episode * meta["env_steps"] / 1000 - meta["updates"] < SCHEDULE.block
+    assert meta["updates"] == 250
+
+
+@both
+def test_the_first_episodes_are_random_and_nothing_is_learned_meanwhile(which, request):
+    run = request.getfixturevalue(which).run
+    seeds = SCHEDULE.seed_episodes * 1000
+    episodes = list(run.episodes())
+    assert [episode.meta["policy"] for episode in episodes] == ["random"] * 2 + ["plan2explore"] * (len(episodes) - 2)
+    assert [episode.meta["updates"] for episode in episodes[:2]] == [0, 0]
+    assert all(episode.meta["updates"] >= 100 for episode in episodes[2:])
+    assert min(line["env_steps"] for line in run.metrics()) >= seeds
+
+
+def test_overlap_learns_from_running_episodes_and_in_turn_from_whole_ones(taken_in_turn, overlapped):
+    whole = {steps for moment in taken_in_turn.drawn_from for steps in moment}
+    assert whole == {FRAMES}
+    assert [len(moment) for moment in taken_in_turn.drawn_from] == [2] * 10 + [3] * 5 + [4] * 5 + [5] * 5
+    partly = {steps for moment in overlapped.drawn_from for steps in moment}
+    assert {5, 10} <= partly  # told of every 5 steps, the length of a sequence
+    assert len(overlapped.drawn_from) == 25
+
+
+@both
+def test_episodes_say_where_they_come_from_and_their_seed_plays_them_again(which, request):
+    run = request.getfixturevalue(which).run
+    count = {"taken_in_turn": 5, "overlapped": 4}[which]
+    found = list(EpisodeFolder(run.folder.episodes, read_only=True).load_all())
+    assert len(found) == count and len({episode.meta["seed"] for _, episode in found}) == count
+    env = p2e.make("cartpole", size=8, action_repeat=100)
+    for number, episode in found:
+        meta = episode.meta
+        environments = 1 if which == "taken_in_turn" else 2
+        assert meta["environment"] == number % environments and meta["episode"] == number // environments
+        assert (episode.world, meta["renderer"], meta["env_steps"]) == ("cartpole", "raycast", 1000)
+        assert not episode.reward.any()
+        observation, info = env.reset(seed=meta["seed"])
+        states, images = [info["state"][0]], [observation["image"]]
+        for action in episode.action[1:]:
+            observation, _, _, _, info = env.step(action)
+            states.append(info["state"])
+            images.append(observation["image"])
+        assert np.array_equal(np.stack(images), episode.image)
+        assert states[0].tobytes() == episode.state[0, 0].tobytes()
+        assert np.stack(states[1:]).tobytes() == episode.state[1:].tobytes()
+    env.close()
+
+
+def test_a_world_with_a_task_keeps_its_reward(tmp_path):
+    config = nano_config(TASKS[0], collect="in-turn", environments=1, evaluate_episodes=0)
+    run = nano_explore(tmp_path / "run", config, 3000)
+    for episode in run.episodes():
+        assert episode.reward[1:].min() > 0
+        assert np.array_equal(episode.reward, p2e.relabel(episode, p2e.Task.named(TASKS[0])))
+
+
+def test_probes_are_evaluated_on_a_schedule(taken_in_turn, overlapped):
+    lines = evaluations(taken_in_turn.run)
+    assert [(line["task"], line["env_steps"], line["updates"]) for line in lines] == [
+        (task, steps, steps // 20) for steps in (2000, 4000, 5000) for task in TASKS
+    ]
+    lines = evaluations(overlapped.run)
+    assert [(line["task"], line["env_steps"]) for line in lines if line["task"] == TASKS[0]] == [
+        (TASKS[0], steps) for steps in (2000, 4000, 5000)
+    ]
+    assert taken_in_turn.run.snapshots == [2000, 4000, 5000]
+
+
+def test_in_turn_gives_the_same_bits_again(taken_in_turn, tmp_path):
+    again = nano_explore(tmp_path / "again", in_turn())
+    assert_same_arrays(parameters(again), parameters(taken_in_turn.run))
+    assert evaluations(again) == evaluations(taken_in_turn.run)
+
+
+def test_a_worker_that_dies_changes_nothing_in_turn(taken_in_turn, tmp_path, monkeypatch):
+    send, calls = Collector.send, []
+
+    def send_and_kill(collector, actions):
+        calls.append(None)
+        if len(calls) == 24:  # in the third episode
+            os.kill(collector.vector.processes[0], signal.SIGKILL)
+        send(collector, actions)
+
+    monkeypatch.setattr(Collector, "send", send_and_kill)
+    run = nano_explore(tmp_path / "run", in_turn(evaluate_episodes=0))
+    assert len(calls) > 50
+    assert_same_arrays(parameters(run), parameters(taken_in_turn.run))
+
+
+def job(**changes):
+    """A job that nobody does."""
+    info = SimpleNamespace(episode=1000, action_repeat=2, frames=501)
+    fields = {"folder": None, "world": WORLD, "info": info, "schedule": Schedule(), "tasks": [], "seed": 0}
+    return Job(**fields | {"goal": 10_000, "environments": 4} | changes)
+
+
+def test_updates_are_due_by_env_steps():
+    exploring = job(random_until=5000)
+    assert [exploring.due(steps) for steps in (0, 4999, 5000, 6000)] == [0, 0, 500, 600]
+    assert job(goal=0, head_start=70).due(0) == 70
+
+
+@pytest.mark.parametrize(
+    ("updates", "block", "expected"), [(10_000, 0, 25), (10, 0, 10), (31, 0, 1), (30, 25, 15), (30, 4, 3)]
+)
+def test_blocks_in_imagination_add_up_to_what_was_asked_for(updates, block, expected):
+    assert job(goal=0, head_start=updates, schedule=Schedule(block=block)).block == expected
+
+
+def test_learning_waits_for_the_first_whole_sequence(tmp_path):
+    spaces = Spaces(action=1, image=None, proprio=5, tasks=0)
+    replay = Replay("host", 4, FRAMES, spaces, batch=2, length=5)
+    folder = SimpleNamespace(**{name: tmp_path / name for name in ("episodes", "checkpoints", "snapshots")})
+    training = Training(job(folder=folder), None, SimpleNamespace(update=0), replay, None, None)
+    training.collector = SimpleNamespace(env_steps=2000, finished_episodes=0)
+    slot = replay.add({"action": np.zeros((4, 1)), "proprio": np.zeros((4, 5))})
+    assert training._due() == 0
+    replay.extend(slot, {"action": np.zeros((1, 1)), "proprio": np.zeros((1, 5))})
+    assert training._due() == 200
