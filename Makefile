@@ -7,7 +7,7 @@ WORKERS ?= auto
 .PHONY: demo test lint types pytest gl install clean
 
 demo: $(VENV)/.installed
-	$(BIN)/plan2explore look walker
+	$(BIN)/plan2explore demo
 
 test: $(VENV)/.installed gl lint types pytest
 
@@ -20,9 +20,11 @@ types: $(VENV)/.installed
 pytest: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
-# The parity tests compare the ray-caster with OpenGL. Only root can add the library; without it stored pictures do.
+# The parity tests compare the ray-caster with OpenGL, and the report's page is opened in a real browser. Only root can add
+# these; without them stored pictures are compared, and the browser's tests are skipped with one line.
 gl:
 	@sh scripts/install-gl
+	@sh scripts/install-chromium
 
 install: $(VENV)/.installed
 

@@ -240,6 +240,55 @@ def _given(arguments: list[str], flag: str) -> str:
     return ""
 
 
+def reproduce(arguments: list[str]) -> int:
+    """Runs the paper's protocols, task by task and seed by seed; finished cells are not run again."""
+    from .reproduce import main as work
+
+    return work(arguments)
+
+
+def table(arguments: list[str]) -> int:
+    """Prints the paper's tables with the scores of runs or result files beside the paper's."""
+    from .report.tables import main as work
+
+    return work(arguments)
+
+
+def plot(arguments: list[str]) -> int:
+    """Draws the paper's figures from runs or result files."""
+    from .report.plots import main as work
+
+    return work(arguments)
+
+
+@dataclass(frozen=True)
+class ReportCommand:
+    """Writes one HTML page about a run, or about several side by side: scores, curves, coverage, predictions, videos."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of explorations."""
+    out: Path | None = None
+    """The page; none: report.html in the run's folder, or here for several runs."""
+
+
+def report(arguments: list[str]) -> int:
+    """Writes one HTML page about a run, or about several side by side."""
+    command = tyro.cli(ReportCommand, prog="plan2explore report", args=arguments)
+    if not command.runs:
+        raise ValueError("Give the folder of a run, or of several: plan2explore report runs/walker")
+    from .report.page import write_report
+
+    print(f"report: {write_report(command.runs, command.out)}")
+    return 0
+
+
+def demo(arguments: list[str]) -> int:
+    """Goes the whole journey on two CPU cores: explore without reward, then solve three tasks; minutes."""
+    from .demo import main as work
+
+    return work(arguments)
+
+
 def _listed(verb: Callable[[list[str]], int]) -> Callable[[], int]:
     """A stand-in for the list of verbs, with the same first line of help."""
 
@@ -250,7 +299,16 @@ def _listed(verb: Callable[[list[str]], int]) -> Callable[[], int]:
     return stand_in
 
 
-PARSED_HERE: dict[str, Callable[[list[str]], int]] = {"explore": explore, "adapt": adapt, "evaluate": evaluate}
+PARSED_HERE: dict[str, Callable[[list[str]], int]] = {
+    "explore": explore,
+    "adapt": adapt,
+    "evaluate": evaluate,
+    "demo": demo,
+    "report": report,
+    "reproduce": reproduce,
+    "table": table,
+    "plot": plot,
+}
 """Verbs whose settings depend on their arguments."""
 
 
@@ -271,10 +329,10 @@ def main(arguments: list[str] | None = None) -> None:
         return
     try:
         sys.exit(_run(arguments))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print("plan2explore: stopped", file=sys.stderr)
-        sys.exit(130)
-    except (ValueError, OSError, RuntimeError) as error:
+        sys.exit(getattr(stop, "status", 130))
+    except (ValueError, OSError, RuntimeError, FloatingPointError) as error:
         print(f"plan2explore: {error}", file=sys.stderr)
         sys.exit(2)
 

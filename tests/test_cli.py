@@ -2,8 +2,10 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
+from dataclasses import fields, is_dataclass
 
 import imageio_ffmpeg
 import numpy as np
@@ -11,7 +13,10 @@ import pytest
 from PIL import Image
 
 from plan2explore import doctor
+from plan2explore.agent.learner import NotFiniteError
 from plan2explore.cli import main
+from plan2explore.config import PRESETS, Schedule, WorldConfig
+from plan2explore.phases.training import Stopped
 
 
 def run(capsys, *arguments):
@@ -108,3 +113,104 @@ def test_bench_render_prints_and_writes_what_it_measured(capsys, tmp_path):
     measured = json.loads(file.read_text())
     assert measured["rows"][0]["one"] > 50 and measured["rows"][0]["all"] > 50
     assert measured["machine"]["cores"] >= 1 and measured["machine"]["time"]
+
+
+# --- Explore, adapt, evaluate ---
+
+
+def help_of(verb, monkeypatch, capsys, *arguments):
+    """The help of a verb as one line of words."""
+    monkeypatch.setenv("COLUMNS", "100")
+    status, printed, _ = run(capsys, verb, *arguments, "--help")
+    assert status == 0
+    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", printed).split())
+
+
+def flags_of(kind, prefix=""):
+    """Every setting of a configuration as its flag, with the default."""
+    for each in fields(kind):
+        value = getattr(kind, each.name)
+        if is_dataclass(value):
+            yield from flags_of(value, f"{prefix}{each.name}.")
+        else:
+            yield f"--{prefix}{each.name.replace('_', '-')}", value
+
+
+def test_help_of_explore_shows_every_knob_with_its_default(monkeypatch, capsys):
+    text = help_of("explore", monkeypatch, capsys)
+    knobs = [*flags_of(PRESETS["paper"], "agent."), *flags_of(Schedule()), *flags_of(WorldConfig())]
+    for flag, value in knobs:
+        if flag == "--world":  # it is the first argument
+            continue
+        shown = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        about = re.search(rf"{flag}[ ,].*?\(default: ([^)]*)\)", text)
+        assert about and about[1] == shown, flag
+    for piece in (
+        "--seed-episodes INT Episodes of random actions before anything is learned (the paper: 5). (default: 5)",
+        "--updates-per-episode INT Updates for every 1000 env steps (the paper: 100, an episode). (default: 100)",
+        "--size INT Side of the pictures in pixels (the paper: 64). (default: 64)",
+        "--action-repeat INT Env steps per action (the paper: 2). (default: 2)",
+        "--method STR",
+        "plan2explore, retrospective, max, curiosity, random, dreamer",
+    ):
+        assert piece in text
+
+
+def test_defaults_in_the_help_are_those_of_the_preset(monkeypatch, capsys):
+    text = help_of("explore", monkeypatch, capsys, "--preset", "tiny")
+    assert re.search(r"--agent.model.deter INT [^(]*\([^)]*\)[^(]*\(default: 64\)", text)
+    assert help_of("explore", monkeypatch, capsys, "--preset=tiny") == text
+
+
+def test_help_of_adapt_and_evaluate_shows_what_they_take(monkeypatch, capsys):
+    text = help_of("adapt", monkeypatch, capsys)
+    assert "0 is zero-shot (the paper's few-shot: 150). (default: 0)" in text
+    for flag in ("--task", "--reward", "--updates", "--at", "--out", "--evaluate-episodes"):
+        assert flag in text
+    text = help_of("evaluate", monkeypatch, capsys)
+    for flag in ("--episodes INT Episodes to play. (default: 10)", "--video", "--reward", "--json", "--mode"):
+        assert flag in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("explore", "walkr"), "no world or task 'walkr'. Nearest names: walker"),
+        (("explore", "walker", "--method", "boredom"), "no objective 'boredom': choose one of plan2explore, retrospective"),
+        (("explore", "walker", "--method", "boredom", "--probe", "walker_walk"), "no objective 'boredom'"),
+        (("explore", "walker", "--preset", "huge"), "invalid choice 'huge'"),
+        (("explore", "walker", "--probe", "walker_wlk"), "Nearest names: walker_walk"),
+        (("explore", "walker", "--probe", "rewards.py:moonwalk"), "There is no file rewards.py"),
+        (("explore", "walker", "--steps", "many"), "--steps"),
+        (("explore", "walker", "--colour", "red"), "Unrecognized options: --colour"),
+        (("adapt", "nowhere", "--task", "walker_walk"), "There is no folder nowhere"),
+        (("adapt", "nowhere"), "--task NAME, or a reward of your own as --reward file.py:function"),
+        (("adapt", "nowhere", "--task", "walker_walk", "--reward", "a.py:b"), "--task NAME, or a reward of your own"),
+        (("adapt", "nowhere", "--task", "walker_jog"), "Nearest names: walker, walker_run"),
+        (("evaluate", "nowhere"), "There is no folder nowhere"),
+    ],
+)
+def test_mistakes_of_the_phases_end_in_a_sentence_and_leave_nothing(capsys, tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    status, printed, error = run(capsys, *arguments)
+    assert status == 2
+    assert sentence in printed + error and "Traceback" not in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_that_are_not_finite_end_in_a_sentence(monkeypatch, capsys):
+    def broken(arguments):
+        raise NotFiniteError("The loss of 'model' was not finite")
+
+    monkeypatch.setattr("plan2explore.cli._run", broken)
+    status, _, error = run(capsys, "explore", "walker")
+    assert status == 2 and "The loss of 'model' was not finite" in error
+
+
+def test_a_stop_by_a_signal_has_its_status(monkeypatch, capsys):
+    def stopped(arguments):
+        raise Stopped(signal.SIGTERM)
+
+    monkeypatch.setattr("plan2explore.cli._run", stopped)
+    assert run(capsys, "explore", "walker")[0] == 143

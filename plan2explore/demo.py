@@ -1,0 +1,145 @@
+"""`plan2explore demo`: the whole journey on a laptop. Explore without reward, then solve tasks named only afterwards."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from .bench.machine import machine
+from .config import ExploreConfig, Schedule, WorldConfig, tiny
+from .envs import Task
+from .phases.adapt import adapt
+from .phases.evaluate import Scores
+from .phases.explore import explore
+from .phases.progress import duration
+from .phases.world import make_for_tasks
+
+WORLD = "cheetah"
+METHODS = ("plan2explore", "random")
+STEPS = 20_000
+UPDATES = 2_500
+
+
+def handstand(physics: Any) -> float:
+    """A reward of one's own, the README's: the cheetah's hind foot is in the air."""
+    return min(1.0, max(0.0, 2.5 * physics.named.data.xpos["bfoot", "z"] - 0.5))
+
+
+TASKS = (Task.named("cheetah_run"), Task.named("cheetah_flip_forward"), Task("handstand", reward=handstand))
+ROWS = ("random policy", "zero-shot after random exploration", "zero-shot after Plan2Explore")
+
+
+@dataclass(frozen=True)
+class DemoCommand:
+    """Explores a world without reward, with Plan2Explore and at random, then solves three tasks with what each learned.
+
+    For 2 CPU cores: about five minutes. Leaves a table, plots and videos.
+    """
+
+    out: Path = Path("runs/demo")
+    """Where everything goes. What is there already is not done again."""
+    seed: int = 0
+    """Of everything."""
+    episodes: int = 20
+    """Episodes of each evaluation."""
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the journey and says where its results are."""
+    command = tyro.cli(DemoCommand, prog="plan2explore demo", args=arguments)
+    console, start = Console(soft_wrap=True), time.monotonic()
+
+    def say(text: str) -> None:
+        console.print(f"\n[{duration(time.monotonic() - start)}] {text}", markup=False)
+
+    say(f"The journey: explore {WORLD} without any reward, then solve {len(TASKS)} tasks with what was learned")
+    scores = journey(command, say)
+    console.print(table_of(scores))
+    seconds = time.monotonic() - start
+    write_results(command, scores, seconds)
+    console.print(f"{command.episodes} episodes each; {duration(seconds)} in all. Table, plots and videos: {command.out}")
+    return 0
+
+
+def demo_config(method: str, seed: int) -> ExploreConfig:
+    """Small networks that see proprioception, whose numbers count 30 times: what two cores can train in minutes."""
+    agent = replace(
+        tiny,
+        model=replace(tiny.model, proprio_scale=30.0, learning_rate=1e-3),
+        novelty=replace(tiny.novelty, objective=method, gradient="stopped"),
+        behavior=replace(tiny.behavior, actor_learning_rate=1e-3, critic_learning_rate=1e-3),
+        length=20,
+    )
+    schedule = Schedule(environments=2, evaluate_every=0, snapshot_every=STEPS)
+    return ExploreConfig(WorldConfig(WORLD, see="proprio"), schedule, agent, seed=seed)
+
+
+def journey(command: DemoCommand, say: Callable[[str], None]) -> dict[str, dict[str, Scores]]:
+    """Scores of every task: of random actions, and after both explorations."""
+    scores: dict[str, dict[str, Scores]] = {task.name: {} for task in TASKS}
+    for method, row in zip(METHODS, reversed(ROWS[1:]), strict=True):
+        say(f"Exploring with {method}: {STEPS:,} env steps, no reward")
+        run = explore("", STEPS, command.out / method, config=demo_config(method, command.seed))
+        for task in TASKS:
+            say(f"Adapting to {task.name} after {method}, without a single new step in the world")
+            policy = adapt(run, task, updates=UPDATES, seed=command.seed, evaluate_episodes=0)
+            video = command.out / f"{task.name}.mp4" if method == "plan2explore" else None
+            scores[task.name][row] = policy.evaluate(command.episodes, command.seed, video)
+            say(str(scores[task.name][row]))
+    for task in TASKS:
+        scores[task.name][ROWS[0]] = random_scores(task, command)
+    return scores
+
+
+def random_scores(task: Task, command: DemoCommand) -> Scores:
+    """What uniform random actions score."""
+    draw, config = np.random.default_rng(command.seed), demo_config("random", command.seed).world
+    with make_for_tasks(config, [task], command.episodes, command.seed) as worlds:
+        worlds.reset()
+        shape, total = (worlds.count, *worlds.action_space.shape), np.zeros(worlds.count)
+        running = np.ones(worlds.count, bool)
+        while running.any():
+            batch = worlds.step(draw.uniform(-1, 1, shape))
+            total += np.where(running, batch.reward, 0.0)
+            running &= ~(batch.terminated | batch.truncated)
+    return Scores(task.name, tuple(total.tolist()))
+
+
+def table_of(scores: dict[str, dict[str, Scores]]) -> Table:
+    """Tasks by rows, means with their 95 % intervals."""
+    table = Table("", *scores, title="Mean score of an episode (95 % interval)")
+    for row in ROWS:
+        table.add_row(row, *(cell(scores[task][row]) for task in scores))
+    return table
+
+
+def cell(scores: Scores) -> str:
+    """A mean with its interval."""
+    low, high = scores.interval
+    return f"{scores.mean:.0f} ({low:.0f} to {high:.0f})"
+
+
+def write_results(command: DemoCommand, scores: dict[str, dict[str, Scores]], seconds: float) -> None:
+    """The scores as JSON and as a picture."""
+    plain = {task: {row: each.summary() for row, each in rows.items()} for task, rows in scores.items()}
+    content = {"seed": command.seed, "seconds": round(seconds, 1), "machine": machine(), "scores": plain}
+    (command.out / "demo.json").write_text(json.dumps(content, indent=1) + "\n")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, len(scores), figsize=(4 * len(scores), 3.2), layout="constrained")
+    for axis, (task, rows) in zip(axes, scores.items(), strict=True):
+        means = np.array([rows[row].mean for row in ROWS])
+        ends = np.array([rows[row].interval for row in ROWS])
+        axis.bar(range(3), means, yerr=np.abs(ends.T - means), color=["0.7", "tab:blue", "tab:red"], capsize=4)
+        axis.set_xticks(range(3), ["random\npolicy", "after random\nexploration", "after\nPlan2Explore"])
+        axis.set_title(task)
+    axes[0].set_ylabel("score of an episode")
+    figure.savefig(command.out / "scores.png", dpi=150)
+    plt.close(figure)
