@@ -1,0 +1,68 @@
+"""The journey of `plan2explore demo`, at sizes that learn nothing."""
+
+import inspect
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from plan2explore import demo
+from plan2explore.config import tiny
+from plan2explore.phases.evaluate import Scores
+
+ROOT = Path(demo.__file__).parents[1]
+
+
+def nano_config(method, seed, real=demo.demo_config):
+    """The demo's own configuration with episodes of ten actions and networks of a few units."""
+    config = real(method, seed)
+    agent = replace(
+        config.agent,
+        model=replace(tiny.model, deter=8, stoch=4, hidden=8, proprio_width=8, proprio_depth=1, reward_width=8),
+        novelty=replace(config.agent.novelty, width=8, depth=1, members=2),
+        behavior=replace(tiny.behavior, horizon=3, actor_width=8, critic_width=8),
+        batch=2,
+        length=5,
+    )
+    schedule = replace(config.schedule, updates_per_episode=2, snapshot_every=6000)
+    return replace(config, world=replace(config.world, size=8, action_repeat=100), schedule=schedule, agent=agent)
+
+
+@pytest.mark.slow
+def test_the_journey_leaves_a_table_a_picture_videos_and_a_report(tmp_path, monkeypatch, capsys):
+    for name, value in {"STEPS": 6000, "UPDATES": 2, "TASKS": demo.TASKS[:2], "demo_config": nano_config}.items():
+        monkeypatch.setattr(demo, name, value)
+    assert demo.main(["--out", str(tmp_path), "--episodes", "2"]) == 0
+    printed = capsys.readouterr().out
+    for words in ("random policy", "after Plan2Explore", "pendulum_swingup", "spin", str(tmp_path / "report.html")):
+        assert words in " ".join(printed.split())
+    found = json.loads((tmp_path / "demo.json").read_text())
+    assert found["machine"]["commit"] and found["seconds"] > 0
+    for task in ("pendulum_swingup", "spin"):
+        assert set(found["scores"][task]) == set(demo.ROWS)
+        assert all(len(each["episodes"]) == 2 for each in found["scores"][task].values())
+        assert (tmp_path / f"{task}.mp4").stat().st_size > 500
+    assert (tmp_path / "scores.png").stat().st_size > 5000
+    assert "<html" in (tmp_path / "report.html").read_text()[:500].lower()
+
+
+def test_random_scores_are_those_of_random_actions():
+    task = demo.TASKS[1]
+    scores = demo.random_scores(task, demo.DemoCommand(episodes=2, seed=3))
+    again = demo.random_scores(task, demo.DemoCommand(episodes=2, seed=3))
+    assert scores == again and len(scores.episodes) == 2
+    assert all(0 < score < 500 for score in scores.episodes)  # a thousandth for each env step at full speed would be 1000
+
+
+def test_a_cell_shows_the_mean_and_its_interval():
+    assert demo.cell(Scores("x", (10.0, 10.0))) == "10 (10 to 10)"
+    low, high = Scores("x", (0.0, 10.0, 20.0)).interval
+    assert demo.cell(Scores("x", (0.0, 10.0, 20.0))) == f"10 ({low:.0f} to {high:.0f})"
+    assert math.isfinite(low) and low < 10 < high
+
+
+def test_the_readme_shows_the_demos_own_reward():
+    body = inspect.getsource(demo.top).splitlines()[-1].strip()
+    assert body in (ROOT / "README.md").read_text()
