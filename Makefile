@@ -4,18 +4,22 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
 
-.PHONY: demo test lint types pytest gl install clean
+.PHONY: demo test lint types docs pytest gl install clean
 
 demo: $(VENV)/.installed
 	$(BIN)/plan2explore demo
 
-test: $(VENV)/.installed gl lint types pytest
+test: $(VENV)/.installed gl lint types docs pytest
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 
 types: $(VENV)/.installed
 	$(BIN)/mypy
+
+# A warning is an error. The site is in site/; `mkdocs serve` shows it with search.
+docs: $(VENV)/.installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 pytest: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
@@ -39,4 +43,4 @@ $(VENV)/.installed: pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) site .cache .mypy_cache .pytest_cache .ruff_cache
