@@ -1,0 +1,29 @@
+"""The examples run, at sizes at which nothing is learned."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import nbclient
+import nbformat
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+pytestmark = pytest.mark.slow
+
+
+def test_the_script_with_a_reward_of_its_own(tmp_path):
+    command = [sys.executable, str(EXAMPLES / "custom_reward.py"), "--quick", "--out", str(tmp_path / "run")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "folded:" in result.stdout and "2 episodes" in result.stdout
+    assert (tmp_path / "run" / "folded.mp4").stat().st_size > 0
+
+
+def test_the_notebook(tmp_path, monkeypatch):
+    notebook = nbformat.read(EXAMPLES / "journey.ipynb", 4)
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells), "strip the outputs"
+    monkeypatch.setenv("QUICK", "1")
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    printed = "".join(out.get("text", "") for cell in notebook.cells for out in cell.get("outputs", []))
+    assert "folded: " in printed and "reacher_easy: " in printed and "of 200 env steps folded" in printed
