@@ -17,9 +17,9 @@ lint: $(VENV)/.installed
 types: $(VENV)/.installed
 	$(BIN)/mypy
 
-# A warning is an error. The site is in site/; `mkdocs serve` shows it with search.
+# A warning is an error (not with --quiet). The site is in site/; `mkdocs serve` shows it with search.
 docs: $(VENV)/.installed
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 pytest: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
