@@ -9,19 +9,19 @@ WORKERS ?= auto
 demo: $(VENV)/.installed
 	$(BIN)/plan2explore demo
 
-test: $(VENV)/.installed gl lint types docs pytest
+test: $(VENV)/.installed-dev gl lint types docs pytest
 
-lint: $(VENV)/.installed
+lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 
-types: $(VENV)/.installed
+types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 # A warning is an error (not with --quiet). The site is in site/; `mkdocs serve` shows it with search.
-docs: $(VENV)/.installed
+docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-pytest: $(VENV)/.installed
+pytest: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 # The parity tests compare the ray-caster with OpenGL, and the report's page is opened in a real browser. Only root can add
@@ -39,6 +39,11 @@ $(VENV)/.installed: pyproject.toml
 	  { echo "$(PYTHON) cannot make virtual environments: install its venv package (Debian: python3-venv)"; exit 1; }
 	@echo "Installing into $(VENV) (a minute or two) ..."
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+# What only the checks need.
+$(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 

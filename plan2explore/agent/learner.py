@@ -173,5 +173,5 @@ def check_finite(metrics: Mapping[str, Any]) -> None:
     raise NotFiniteError(
         f"The loss or the gradient of {first!r}{also} was not finite at update "
         f"{int(np.atleast_1d(metrics['update'])[earliest])}. Its parameters were kept as they were before. "
-        "Go on from the last checkpoint with a smaller learning rate, or with precision=float32."
+        "Start again with a smaller learning rate, or with precision=float32."
     )
