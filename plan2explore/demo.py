@@ -51,7 +51,7 @@ ROWS = ("random policy", "zero-shot after random exploration", "zero-shot after 
 class DemoCommand:
     """Explores a world without reward, with Plan2Explore and at random, then solves three tasks with what each learned.
 
-    For 2 CPU cores: about five minutes. Leaves a table, plots and videos.
+    For 2 CPU cores: about seven minutes. Leaves a table, a plot, videos and a report.
     """
 
     out: Path = Path("runs/demo")
