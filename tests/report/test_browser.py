@@ -17,11 +17,19 @@ FIGURES = """[...document.querySelectorAll('figure')].map(figure => {
           loaded: shown.tagName === 'IMG' ? shown.complete && shown.naturalWidth > 0 : true,
           caption: figure.querySelector('figcaption').innerText};
 })"""
-PLAY = """Promise.all([...document.querySelectorAll('video')].map(async video => {
-  await video.play();
-  for (let tries = 0; tries < 100 && video.currentTime < 0.1; tries++) await new Promise(done => setTimeout(done, 50));
-  return {ready: video.readyState, time: video.currentTime, width: video.videoWidth, muted: video.muted};
-}))"""
+# One after the other, each where it can be seen: the page itself pauses films that are out of view.
+PLAY = """(async () => {
+  const films = [];
+  for (const video of document.querySelectorAll('video')) {
+    video.scrollIntoView({block: 'center'});
+    for (let tries = 0; tries < 200 && video.currentTime < 0.1; tries++) {
+      await video.play().catch(() => {});
+      await new Promise(done => setTimeout(done, 50));
+    }
+    films.push({ready: video.readyState, time: video.currentTime, width: video.videoWidth, muted: video.muted});
+  }
+  return films;
+})()"""
 SMALLEST_WORDS = """Math.min(...[...document.querySelectorAll('svg text')]
   .filter(text => text.textContent.trim()).map(text => text.getBoundingClientRect().height))"""
 INK_AND_PAPER = """[getComputedStyle(document.querySelector('svg text')).fill,
