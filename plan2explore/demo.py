@@ -21,6 +21,8 @@ from .phases.explore import explore
 from .phases.progress import duration
 from .phases.world import make_for_tasks
 from .report.page import write_report
+from .runs.files import append_line, keep_lines
+from .runs.folder import RunFolder
 
 WORLD = "pendulum"
 METHODS = ("plan2explore", "random")
@@ -104,10 +106,17 @@ def journey(command: DemoCommand, say: Callable[[str], None]) -> dict[str, dict[
             policy = adapt(run, task, updates=UPDATES, seed=command.seed, evaluate_episodes=0)
             video = command.out / f"{task.name}.mp4" if method == "plan2explore" else None
             scores[task.name][row] = policy.evaluate(command.episodes, command.seed, video)
+            keep_scores(RunFolder.open(policy.path), scores[task.name][row])
             say(str(scores[task.name][row]))
     for task in TASKS:
         scores[task.name][ROWS[0]] = random_scores(task, command)
     return scores
+
+
+def keep_scores(folder: RunFolder, scores: Scores) -> None:
+    """Makes the adaptation's one evaluation this one, for reports, tables and plots."""
+    keep_lines(folder.evaluations_file, [])
+    append_line(folder.evaluations_file, scores.summary() | {"evaluation": 0, "updates": UPDATES})
 
 
 def random_scores(task: Task, command: DemoCommand) -> Scores:

@@ -45,7 +45,11 @@ def test_the_journey_leaves_a_table_a_picture_videos_and_a_report(tmp_path, monk
         assert all(len(each["episodes"]) == 2 for each in found["scores"][task].values())
         assert (tmp_path / f"{task}.mp4").stat().st_size > 500
     assert (tmp_path / "scores.png").stat().st_size > 5000
-    assert "<html" in (tmp_path / "report.html").read_text()[:500].lower()
+    page = (tmp_path / "report.html").read_text()
+    assert "<html" in page[:500].lower()
+    for scores in found["scores"].values():
+        for row in demo.ROWS[1:]:
+            assert f"{scores[row]['mean']:.1f}</strong>" in page
 
 
 def test_random_scores_are_those_of_random_actions():

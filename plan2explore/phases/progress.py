@@ -8,6 +8,7 @@ from rich.live import Live
 from rich.table import Table
 
 QUIET = 15.0  # seconds between lines where nobody watches
+WARM_UP = 2  # blocks of updates before the speed counts: the first ones wait for compilers
 
 
 def duration(seconds: float) -> str:
@@ -26,7 +27,8 @@ class Progress:
         self.memory = ""
         self._live = Live(console=self.console, refresh_per_second=4, transient=True) if self.console.is_terminal else None
         self._start = self._shown = time.monotonic()
-        self._first: tuple[float, int, int] | None = None
+        self._first: tuple[float, int] | None = None
+        self._blocks = 0
         self._last: tuple[float, int, int] | None = None
         self._rates = (0.0, 0.0)
 
@@ -46,8 +48,10 @@ class Progress:
     def show(self, steps: int, goal: int, updates: int, updates_goal: int, note: str = "") -> None:
         """Tells where the work is. Cheap enough to be called at every step."""
         now = time.monotonic()
-        if self._first is None or updates == self._first[2]:  # what comes before the first update is compilation
-            self._first = now, steps, updates
+        if self._first is None or updates == self._first[1]:
+            self._first = now, updates
+        elif self._blocks < WARM_UP:
+            self._first, self._blocks = (now, updates), self._blocks + 1
         if self._last is None or now - self._last[0] > 2:
             self._measure(now, steps, updates)
         if now - self._shown < (0.25 if self._live else QUIET):
@@ -75,7 +79,7 @@ class Progress:
     def left(self, now: float, updates: int, goal: int) -> str:
         """Time to go at the speed so far: learning is what takes it."""
         assert self._first is not None
-        start, _, before = self._first
+        start, before = self._first
         if updates <= before or now - start < 1:
             return "?"
         return duration((goal - updates) * (now - start) / (updates - before))

@@ -49,11 +49,11 @@ def test_a_log_gets_a_line_now_and_then_with_all_that_matters(clock):
 
 def test_without_a_goal_in_the_world_there_are_no_frames_to_count(clock):
     progress = Progress("adapting", console=Console(file=io.StringIO()))
-    progress.show(0, 0, 0, 100)
-    clock.now += 20
-    progress.show(0, 0, 50, 100)
+    for updates in (0, 10, 20, 30, 40, 50):
+        clock.now += 4
+        progress.show(0, 0, updates, 100)
     assert progress.line(clock.now, 0, 0, 50, 100, "") == [
-        "adapting", "updates 50 of 100", "2.5 updates/s", "0:20 gone, 0:20 left"
+        "adapting", "updates 50 of 100", "2.5 updates/s", "0:24 gone, 0:20 left"
     ]  # fmt: skip
 
 
@@ -63,6 +63,14 @@ def test_time_left_is_unknown_before_anything_was_learned(clock):
     clock.now += 30
     assert progress.left(clock.now, 5, 10) == "?"
     assert progress.left(clock.now, 10, 10) == "0:00"
+
+
+def test_time_left_does_not_count_what_the_first_blocks_waited_for_compilers(clock):
+    progress = Progress("x", console=Console(file=io.StringIO()))
+    for updates, seconds in [(0, 100), (5, 60), (10, 1), (15, 1), (20, 1)]:
+        progress.show(0, 10, updates, 100)
+        clock.now += seconds
+    assert progress.left(clock.now, 25, 100) == "0:15"
 
 
 def test_what_is_said_stays_as_it_is():
