@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sizes import NANO
 
 from plan2explore import demo
-from plan2explore.config import tiny
 from plan2explore.phases.evaluate import Scores
 
 ROOT = Path(demo.__file__).parents[1]
@@ -18,14 +18,7 @@ ROOT = Path(demo.__file__).parents[1]
 def nano_config(method, seed, real=demo.demo_config):
     """The demo's own configuration with episodes of ten actions and networks of a few units."""
     config = real(method, seed)
-    agent = replace(
-        config.agent,
-        model=replace(tiny.model, deter=8, stoch=4, hidden=8, proprio_width=8, proprio_depth=1, reward_width=8),
-        novelty=replace(config.agent.novelty, width=8, depth=1, members=2),
-        behavior=replace(tiny.behavior, horizon=3, actor_width=8, critic_width=8),
-        batch=2,
-        length=5,
-    )
+    agent = replace(NANO, novelty=replace(NANO.novelty, objective=method, gradient=config.agent.novelty.gradient))
     schedule = replace(config.schedule, updates_per_episode=2, snapshot_every=6000)
     return replace(config, world=replace(config.world, size=8, action_repeat=100), schedule=schedule, agent=agent)
 

@@ -1,7 +1,5 @@
 """A sweep runs every cell once, goes on when it was killed, and tells which cells failed."""
 
-import contextlib
-import functools
 import json
 import os
 import signal
@@ -9,35 +7,21 @@ import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from unittest import mock
 
 import jax
 import numpy as np
 import pytest
+from sizes import NANO, quick
 
 from plan2explore import reproduce as module
-from plan2explore.agent.learner import Learner
-from plan2explore.config import AgentConfig, BehaviorConfig, ModelConfig, NoveltyConfig
 from plan2explore.envs import suite
 from plan2explore.envs.names import EXTRA_TASKS, PAPER_TASKS, split_name
-from plan2explore.phases import adapt as adapt_phase
-from plan2explore.phases import explore as explore_phase
 from plan2explore.report.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, read_results
 from plan2explore.reproduce import OWN_START, Cell, main, paper_tasks, reproduce, world_of
 from plan2explore.runs.files import read_lines
 from plan2explore.runs.folder import RunFolder
 
 pytestmark = pytest.mark.xdist_group("reproduce")
-NANO = AgentConfig(
-    model=ModelConfig(
-        deter=8, stoch=4, hidden=8, proprio_width=8, proprio_depth=1, reward_width=8, reward_depth=1, unroll=1
-    ),
-    novelty=NoveltyConfig(members=2, width=8, depth=1),
-    behavior=BehaviorConfig(horizon=3, actor_width=8, actor_depth=1, critic_width=8, critic_depth=1, unroll=1),
-    batch=2,
-    length=5,
-    precision="float32",
-)  # fmt: skip
 SMALL = {
     "see": "proprio", "size": 8, "action_repeat": 100, "collect": "in-turn", "environments": 1, "seed_episodes": 1,
     "updates_per_episode": 10, "block": 5, "evaluate_every": 2000, "evaluate_episodes": 1, "snapshot_every": 1000,
@@ -46,17 +30,10 @@ SMALL = {
 SETTINGS = {"steps": 3000, "agent": NANO, "final_episodes": 3, "updates": 10, "shots": 2, **SMALL}
 
 
-one_learner = functools.cache(Learner)
-"""Compiled once for each configuration in this process."""
-
-
 def small(out, protocol="zero-shot", methods=("random",), **more):
-    """A sweep of two cells that takes seconds: learners are compiled once, each group of environments has one process."""
+    """A sweep of two cells that takes seconds."""
     where = {"tasks": ["cartpole_swingup"], "methods": methods, "seeds": [0, 1], "out": out}
-    with contextlib.ExitStack() as stack:
-        for phase in (explore_phase, adapt_phase):
-            stack.enter_context(mock.patch.object(phase, "Learner", one_learner))
-        stack.enter_context(mock.patch.object(os, "sched_getaffinity", lambda process: {0}))
+    with quick():
         return reproduce(protocol, **(where | SETTINGS | more))
 
 

@@ -10,7 +10,8 @@ import jax
 import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
-from nano import digests, in_turn, nano_adapt, nano_explore, overlap, quick, remembered
+from nano import digests, in_turn, nano_adapt, nano_explore, overlap, remembered
+from sizes import quick
 
 from plan2explore.config import ExploreConfig
 from plan2explore.memory.replay import Replay

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from nano import command, in_turn, parameters, quick
+from nano import command, in_turn, parameters
+from sizes import quick
 
 from plan2explore.cli import main
 from plan2explore.memory import files as episode_files

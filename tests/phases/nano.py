@@ -1,7 +1,6 @@
-"""A nano agent and its runs: ten actions an episode, so that a whole run takes seconds once it is compiled."""
+"""Runs of the nano agent: ten actions an episode, so that a whole run takes seconds once it is compiled."""
 
 import contextlib
-import functools
 import hashlib
 import itertools
 import os
@@ -13,36 +12,15 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from sizes import NANO
 
 import plan2explore as p2e
-from plan2explore.agent.learner import Learner
-from plan2explore.config import (
-    AgentConfig,
-    BehaviorConfig,
-    ExploreConfig,
-    ModelConfig,
-    NoveltyConfig,
-    Schedule,
-    WorldConfig,
-    tiny,
-)
+from plan2explore.config import ExploreConfig, Schedule, WorldConfig, tiny
 from plan2explore.memory.replay import Replay
-from plan2explore.phases import adapt as adapt_phase
-from plan2explore.phases import explore as explore_phase
 from plan2explore.phases.run import Run
 from plan2explore.runs.checkpoint import Checkpoints
 from plan2explore.runs.files import read_lines
 
-NANO = AgentConfig(
-    model=ModelConfig(
-        deter=8, stoch=4, hidden=8, proprio_width=8, proprio_depth=1, reward_width=8, reward_depth=1, unroll=1
-    ),
-    novelty=NoveltyConfig(members=2, width=8, depth=1),
-    behavior=BehaviorConfig(horizon=3, actor_width=8, actor_depth=1, critic_width=8, critic_depth=1, unroll=1),
-    batch=2,
-    length=5,
-    precision="float32",
-)  # fmt: skip
 WORLD = WorldConfig("cartpole", see="proprio", size=8, action_repeat=100)
 SCHEDULE = Schedule(
     seed_episodes=2, updates_per_episode=50, block=10, evaluate_every=2000, evaluate_episodes=1, snapshot_every=2000
@@ -92,20 +70,6 @@ def _flags(ours: Any, default: Any) -> list[str]:
         elif value != usual:
             found.append(f"{each.name}={value}")
     return found
-
-
-one_learner = functools.cache(Learner)
-"""Compiled once for each configuration in this process."""
-
-
-@contextlib.contextmanager
-def quick() -> Iterator[None]:
-    """Learners are compiled once, and each group of environments has one process: starting them is what takes time."""
-    with contextlib.ExitStack() as stack:
-        for module in (explore_phase, adapt_phase):
-            stack.enter_context(mock.patch.object(module, "Learner", one_learner))
-        stack.enter_context(mock.patch.object(os, "sched_getaffinity", lambda process: {0}))
-        yield
 
 
 @contextlib.contextmanager

@@ -6,7 +6,8 @@ import shutil
 
 import numpy as np
 import pytest
-from nano import TASKS, digests, evaluations, nano_adapt, one_learner, parameters, remembered
+from nano import TASKS, digests, evaluations, nano_adapt, parameters, remembered
+from sizes import one_learner
 
 import plan2explore as p2e
 from plan2explore.config import AdaptConfig, Schedule

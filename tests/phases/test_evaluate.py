@@ -6,7 +6,8 @@ import signal
 import jax
 import numpy as np
 import pytest
-from nano import NANO, TASKS, WORLD, one_learner
+from nano import TASKS, WORLD
+from sizes import NANO, one_learner
 
 import plan2explore as p2e
 from plan2explore.envs.vector import VectorEnv

@@ -34,10 +34,11 @@ from plan2explore.runs.folder import RunError
 
 pytestmark = pytest.mark.xdist_group("resume")
 HERE = Path(__file__).parent
-ENVIRONMENT = {"PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), str(HERE)])}
+ENVIRONMENT = {"PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), str(HERE.parent), str(HERE)])}
 KILLED = """
 from pathlib import Path
 from nano import *
+from sizes import quick
 from plan2explore.phases.collect import Collector
 from plan2explore.phases.training import Training
 die_at({moment})

@@ -6,20 +6,11 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from sizes import NANO
 
 from plan2explore.agent.agent import Agent
 from plan2explore.agent.parts import Part
-from plan2explore.config import (
-    AdaptConfig,
-    AgentConfig,
-    BehaviorConfig,
-    ExploreConfig,
-    ModelConfig,
-    NoveltyConfig,
-    Schedule,
-    Spaces,
-    WorldConfig,
-)
+from plan2explore.config import AdaptConfig, ExploreConfig, Schedule, Spaces, WorldConfig
 from plan2explore.memory import record_random
 from plan2explore.memory.files import EpisodeFolder
 from plan2explore.phases.evaluate import Scores
@@ -30,16 +21,6 @@ from plan2explore.runs.folder import RunFolder
 from plan2explore.runs.metrics import Metrics
 
 TASK = "cartpole_swingup"
-NANO = AgentConfig(
-    model=ModelConfig(
-        deter=8, stoch=4, hidden=8, conv_depth=2, proprio_width=8, proprio_depth=1, reward_width=8, reward_depth=1, unroll=1
-    ),
-    novelty=NoveltyConfig(members=2, width=8, depth=1),
-    behavior=BehaviorConfig(horizon=3, actor_width=8, actor_depth=1, critic_width=8, critic_depth=1, unroll=1),
-    batch=2,
-    length=5,
-    precision="float32",
-)  # fmt: skip
 REPEAT, EPISODES = 25, 3
 
 

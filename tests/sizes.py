@@ -1,0 +1,34 @@
+"""A nano agent, whose programs are compiled once in a process: compiling is what takes time in tests of whole runs."""
+
+import contextlib
+import functools
+import os
+from collections.abc import Iterator
+from unittest import mock
+
+from plan2explore.agent.learner import Learner
+from plan2explore.config import AgentConfig, BehaviorConfig, ModelConfig, NoveltyConfig
+from plan2explore.phases import adapt, explore
+
+NANO = AgentConfig(
+    model=ModelConfig(
+        deter=8, stoch=4, hidden=8, conv_depth=2, proprio_width=8, proprio_depth=1, reward_width=8, reward_depth=1, unroll=1
+    ),
+    novelty=NoveltyConfig(members=2, width=8, depth=1),
+    behavior=BehaviorConfig(horizon=3, actor_width=8, actor_depth=1, critic_width=8, critic_depth=1, unroll=1),
+    batch=2,
+    length=5,
+    precision="float32",
+)  # fmt: skip
+one_learner = functools.cache(Learner)
+"""Compiled once for each configuration in this process."""
+
+
+@contextlib.contextmanager
+def quick() -> Iterator[None]:
+    """Learners are compiled once, and each group of environments has one process: starting them is what takes time."""
+    with contextlib.ExitStack() as stack:
+        for module in (explore, adapt):
+            stack.enter_context(mock.patch.object(module, "Learner", one_learner))
+        stack.enter_context(mock.patch.object(os, "sched_getaffinity", lambda process: {0}))
+        yield
