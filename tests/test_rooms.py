@@ -10,14 +10,15 @@ import plan2explore
 ROOT = Path(plan2explore.__file__).parent
 MAY_IMPORT = {
     "config": set(),
+    "atomic": set(),
     "envs": {"config"},
     "agent": {"config"},
-    "memory": {"config", "envs"},
-    "runs": {"config", "agent", "bench"},
+    "memory": {"config", "atomic", "envs"},
+    "runs": {"config", "atomic", "agent", "bench"},
     "phases": {"config", "envs", "memory", "agent", "runs", "report"},
     "bench": {"config", "envs", "memory", "agent"},
     "reference": set(),
-    "report": {"config", "envs", "memory", "agent", "runs", "phases", "reference"},
+    "report": {"config", "atomic", "envs", "memory", "agent", "runs", "phases", "reference"},
     "reproduce": {"config", "envs", "phases", "runs", "report", "reference"},
     "cli": {"config", "envs", "memory", "agent", "runs", "phases", "bench", "report", "reproduce", "demo", "doctor"},
     "demo": {"config", "envs", "phases", "report", "bench"},

@@ -8,14 +8,12 @@ import errno
 import io
 import json
 import logging
-import os
 import re
 import stat
 import zipfile
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from itertools import islice
 from math import prod
 from pathlib import Path
@@ -23,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ..atomic import write_file
 from .episode import Episode
 
 log = logging.getLogger("plan2explore.memory")
@@ -67,32 +66,7 @@ def save_episode(path: Path, episode: Episode) -> None:
     # Making the world and playing took 0.79 s and 0.49 s. NumPy's own level, 6, is a seventh of that: no need
     # for another.
     np.savez_compressed(buffer, **arrays)
-    write_whole(path, buffer.getbuffer())
-
-
-def write_whole(path: Path, data: bytes | memoryview) -> None:
-    """Writes a file that is either there with all of its bytes, or not there (or as it was before)."""
-    side = path.with_name(f".{path.name}.part")
-    try:
-        with side.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        side.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            side.unlink()
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes a new name in the folder survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    write_file(path, [buffer.getbuffer()])
 
 
 def _arrays(episode: Episode) -> dict[str, np.ndarray]:
@@ -258,7 +232,7 @@ class EpisodeFolder:
         self._aside = self.path / "set-aside"
         if not read_only:
             self.path.mkdir(parents=True, exist_ok=True)
-            for side in self.path.glob(".*.npz.part"):
+            for side in self.path.glob(".*.npz*.part"):
                 side.unlink()
         ever = [int(found[0]) for file in self._aside.glob("*.npz") if (found := re.match(r"\d+", file.name))]
         self._next = 1 + max([*self.numbers(), *ever], default=-1)

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from .. import __version__
+from ..atomic import write_file
 from ..phases.device import prepare_device
-from ..runs.files import write_file
 from .coverage import Pair, coverage
 from .curiosity import curiosity
 from .explored import Explored, Missing, open_runs

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..runs.files import append, log, parse_object, read_lines, split_lines
+from ..atomic import append
+from ..runs.files import log, parse_object, read_lines, split_lines
 from ..runs.folder import RunError, RunFolder
 
 PROBE = "zero-shot probe"

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import tyro
 
+from ..atomic import write_file
 from ..reference import METHODS, TASK_AVERAGE, Point, paper_table, published_curve
-from ..runs.files import write_file
 from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, read_results
 
 EPISODES = 20

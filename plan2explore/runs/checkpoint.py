@@ -22,8 +22,9 @@ import safetensors.numpy
 from plan2explore import __version__
 from plan2explore.agent.learner import LearnerState
 from plan2explore.agent.parts import Part
+from plan2explore.atomic import remove_side_files, sync, write_file
 
-from .files import log, read_json, remove_side_files, sync, write_file, write_json
+from .files import log, read_json, write_json
 
 FORMAT = 1
 """Number of the format written. Larger ones are refused."""

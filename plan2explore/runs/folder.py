@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from plan2explore import __version__
+from plan2explore.atomic import remove_side_files
 from plan2explore.bench.machine import commit, cpu_name
 
-from .files import append_line, read_json, remove_side_files, write_json
+from .files import append_line, read_json, write_json
 
 FORMAT = 1
 """Number of the format of `run.json`. Larger ones are refused."""

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from .files import append, append_line, keep_lines, log, parse_object, read_lines, split_lines, sync
+from plan2explore.atomic import append, sync
+
+from .files import append_line, keep_lines, log, parse_object, read_lines, split_lines
 from .folder import RunError, RunFolder
 
 RESERVED = {"env_steps", "time"}

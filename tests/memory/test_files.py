@@ -392,7 +392,7 @@ def test_a_folder_that_is_only_read_stays_as_it_is(tmp_path, caplog):
 
 def test_half_written_files_are_cleared_away_and_other_files_are_not(tmp_path):
     fill(tmp_path, 1)
-    for name in (".000001.npz.part", "notes.txt", ".hidden", "copy of 000000.npz", "7.npz"):
+    for name in (".000001.npz.part", ".000001.npz.77.part", "notes.txt", ".hidden", "copy of 000000.npz", "7.npz"):
         (tmp_path / name).write_bytes(b"x")
     assert EpisodeFolder(tmp_path).numbers() == [0]
     assert sorted(each.name for each in tmp_path.iterdir()) == [

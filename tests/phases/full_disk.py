@@ -13,10 +13,9 @@ from typing import Any
 from nano import command, in_turn, parameters
 from sizes import quick
 
+from plan2explore import atomic
 from plan2explore.cli import main
-from plan2explore.memory import files as episode_files
 from plan2explore.memory.files import EpisodeFolder
-from plan2explore.runs import files as run_files
 
 
 class SmallFileSystem:
@@ -40,17 +39,13 @@ class CountedBytes:
     def __init__(self, path: Path, kilobytes: int) -> None:
         path.mkdir()
         self.left: float = 1024 * kilobytes
-        write_whole, write_all = episode_files.write_whole, run_files._write_all
-
-        def counted_whole(path: Path, data: Any) -> None:
-            self.spend(len(data))
-            write_whole(path, data)
+        write_all = atomic._write_all
 
         def counted_all(file: int, piece: Any) -> None:
             self.spend(len(piece))
             write_all(file, piece)
 
-        episode_files.write_whole, run_files._write_all = counted_whole, counted_all
+        atomic._write_all = counted_all
 
     def spend(self, count: int) -> None:
         self.left -= count

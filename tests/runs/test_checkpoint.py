@@ -22,7 +22,7 @@ import safetensors.numpy
 from plan2explore.agent.learner import Learner
 from plan2explore.agent.parts import init_part
 from plan2explore.config import PRESETS, Spaces
-from plan2explore.runs import checkpoint, files
+from plan2explore.runs import checkpoint
 from plan2explore.runs.checkpoint import (
     BadCheckpoint,
     Checkpoints,
@@ -467,7 +467,7 @@ def test_no_space_for_either_file_leaves_the_former_checkpoint(rename, tmp_path,
             raise OSError(errno.ENOSPC, "No space left on device")
         real(file)
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=r"No space left on device: .*000000000[12]\."):
         saved.save(2, ARRAYS, {"i": 2})
     monkeypatch.undo()

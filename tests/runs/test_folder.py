@@ -200,7 +200,7 @@ def test_a_full_disk_adds_no_part_of_a_line(tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
         return real(where, data[: len(data) // 2])
 
-    monkeypatch.setattr(files.os, "write", full)
+    monkeypatch.setattr(os, "write", full)
     with pytest.raises(OSError, match=r"No space left on device: .*lines"):
         files.append_line(file, {"b": "x" * 100})
     monkeypatch.undo()

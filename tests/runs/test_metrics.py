@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import math
+import os
 import struct
 import subprocess
 import sys
@@ -17,7 +18,6 @@ from PIL import Image
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.record_writer import masked_crc32c
 
-from plan2explore.runs import files
 from plan2explore.runs.folder import RunError, RunFolder
 from plan2explore.runs.metrics import Metrics, read_metrics
 
@@ -146,7 +146,7 @@ def test_a_full_disk_is_the_callers_error_and_breaks_no_file(run, monkeypatch):
     def full(*args):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(files.os, "write", full)
+    monkeypatch.setattr(os, "write", full)
     for _ in range(20):
         with pytest.raises(OSError, match="No space left"):
             metrics.write(2, {"a": 2})

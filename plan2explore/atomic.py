@@ -1,0 +1,66 @@
+"""Files that are whole or not there at all, whenever the process ends: a side file, fsync, rename.
+
+Side files begin with a dot, end in `.part` and are nobody's: the next writer of the folder may remove them.
+"""
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+
+def write_file(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    """Writes a file under another name and renames it. After a failure the old file is as it was."""
+    side = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(side, "wb", buffering=0) as file:
+            for piece in pieces:
+                _write_all(file.fileno(), piece)
+            os.fsync(file.fileno())
+        os.replace(side, path)
+        sync(path.parent)
+    except BaseException as error:
+        with suppress(OSError):  # what went wrong first is what is told
+            side.unlink()
+        raise (_named(error, path) if isinstance(error, OSError) else error) from None
+
+
+def append(path: Path, data: bytes) -> None:
+    """Adds to the end of a file, all or nothing: a full disk leaves it as it was."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        size = os.fstat(file).st_size
+        try:
+            _write_all(file, data)
+        except OSError as error:
+            os.ftruncate(file, size)
+            raise _named(error, path) from None
+    finally:
+        os.close(file)
+
+
+def _write_all(file: int, piece: bytes | memoryview) -> None:
+    """A full disk takes a part of what it is given and complains only about the rest."""
+    rest = memoryview(piece)
+    while rest.nbytes:
+        rest = rest[os.write(file, rest) :]
+
+
+def _named(error: OSError, path: Path) -> OSError:
+    """The same error, saying which file it was about."""
+    return error if error.filename else type(error)(error.errno, error.strerror, str(path))
+
+
+def sync(path: Path) -> None:
+    """Makes what was written to a file, or renamed and removed in a folder, last through a power cut."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def remove_side_files(folder: Path) -> None:
+    """Removes what writers left that were killed. Only for whoever may write the folder."""
+    for side in folder.glob(".*.part"):
+        side.unlink(missing_ok=True)
