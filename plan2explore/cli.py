@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from . import __version__
-from .config import PRESETS, AdaptConfig, AgentConfig, ExploreConfig, Schedule, WorldConfig
+from .config import AdaptConfig, AgentConfig, ExploreConfig, Schedule, WorldConfig, preset_of
 
 
 def look(
@@ -126,8 +126,7 @@ class ExploreCommand:
 
 def explore(arguments: list[str]) -> int:
     """Explores a world without reward and learns a model of it, or goes on with a run."""
-    preset = PRESETS.get(_given(arguments, "--preset"), PRESETS["paper"])
-    default = ExploreCommand(world=tyro.MISSING, agent=preset)
+    default = ExploreCommand(world=tyro.MISSING, agent=preset_of(arguments))
     command = tyro.cli(ExploreCommand, prog="plan2explore explore", args=arguments, default=default)
     from .phases.explore import explore as work
     from .phases.world import parse_task
@@ -228,16 +227,6 @@ def _one_task(task: str | None, reward: str | None) -> Any:
     if (task is None) == (reward is None):
         raise ValueError("Give a task of the suite as --task NAME, or a reward of your own as --reward file.py:function")
     return Task.named(task) if task is not None else Task.from_file(str(reward))
-
-
-def _given(arguments: list[str], flag: str) -> str:
-    """The value of a flag, looked up before the command line is parsed."""
-    for index, argument in enumerate(arguments):
-        if argument == flag and index + 1 < len(arguments):
-            return arguments[index + 1]
-        if argument.startswith(flag + "="):
-            return argument.removeprefix(flag + "=")
-    return ""
 
 
 def reproduce(arguments: list[str]) -> int:

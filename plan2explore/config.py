@@ -192,6 +192,13 @@ tiny = AgentConfig(
 PRESETS = {"paper": paper, "small": small, "tiny": tiny}
 
 
+def preset_of(arguments: list[str]) -> AgentConfig:
+    """The preset of a command line, looked up before that is parsed: the defaults of other flags depend on it."""
+    words = [word for argument in arguments for word in argument.split("=", 1)]
+    name = words[words.index("--preset") + 1] if "--preset" in words[:-1] else "paper"
+    return PRESETS.get(name, paper)
+
+
 @dataclass(frozen=True)
 class WorldConfig:
     """What the agent lives in and what it sees of it."""

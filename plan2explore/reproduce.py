@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from .config import PRESETS, AdaptConfig, AgentConfig, ExploreConfig, Schedule, WorldConfig
+from .config import AdaptConfig, AgentConfig, ExploreConfig, Schedule, WorldConfig, preset_of
 from .envs import Task
 from .envs.names import GYMNASIUM, PAPER_TASKS, split_name
 from .phases.adapt import adapt
@@ -342,7 +342,7 @@ class ReproduceCommand:
 
 def main(arguments: list[str]) -> int:
     """Runs the paper's protocols: every task with every method and seed."""
-    default = ReproduceCommand(protocol=tyro.MISSING, agent=PRESETS.get(_preset(arguments), PRESETS["paper"]))
+    default = ReproduceCommand(protocol=tyro.MISSING, agent=preset_of(arguments))
     command = tyro.cli(ReproduceCommand, prog="plan2explore reproduce", args=arguments, default=default)
     if command.agent.novelty.objective != default.agent.novelty.objective:
         raise ValueError(f"Name methods as --methods {command.agent.novelty.objective} ...: a sweep has several.")
@@ -352,9 +352,3 @@ def main(arguments: list[str]) -> int:
         command.shots, command.updates, command.gradient, command.agent, command.final_episodes, command.world_only,
         **world, **asdict(command.schedule),
     )  # fmt: skip
-
-
-def _preset(arguments: list[str]) -> str:
-    """The preset, looked up before the command line is parsed: the defaults of other flags depend on it."""
-    split = [word for argument in arguments for word in argument.split("=", 1)]
-    return split[split.index("--preset") + 1] if "--preset" in split[:-1] else ""
