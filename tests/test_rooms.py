@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "report": {"config", "atomic", "envs", "memory", "agent", "runs", "phases", "reference"},
     "reproduce": {"config", "envs", "phases", "runs", "report", "reference"},
     "cli": {"config", "envs", "memory", "agent", "runs", "phases", "bench", "report", "reproduce", "demo", "doctor"},
-    "demo": {"config", "envs", "phases", "report", "bench"},
+    "demo": {"config", "envs", "phases", "report", "bench", "runs"},
     "doctor": {"config", "envs", "bench"},
     "__init__": {"envs", "memory", "phases"},
     "__main__": {"cli"},

@@ -17,6 +17,7 @@ from nano import (
     command,
     evaluations,
     in_turn,
+    nano_adapt,
     nano_explore,
     overlap,
     parameters,
@@ -43,13 +44,18 @@ from plan2explore.phases.collect import Collector
 from plan2explore.phases.training import Training
 die_at({moment})
 with quick():
-    nano_explore(Path({out!r}), {config})
+    {work}
 """
 
 
 def killed(out: Path, config: str, moment: str) -> None:
-    """A process that works at a run until it kills itself at some moment."""
-    code = KILLED.format(out=str(out), config=config, moment=moment)
+    """A process that explores until it kills itself at some moment."""
+    killed_at_work(f"nano_explore(Path({str(out)!r}), {config})", moment)
+
+
+def killed_at_work(work: str, moment: str) -> None:
+    """A process that kills itself at some moment of its work."""
+    code = KILLED.format(work=work, moment=moment)
     result = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=240, check=False
     )
@@ -79,6 +85,23 @@ def test_in_turn_killed_and_resumed_ends_with_the_same_bits(seconds, moments, ta
     assert run.snapshots == taken_in_turn.run.snapshots
     for ours, theirs in zip(run.episodes(), taken_in_turn.run.episodes(), strict=True):
         assert ours.meta == theirs.meta and ours.state.tobytes() == theirs.state.tobytes()
+
+
+SHOTS = {"shots": 3, "updates_per_episode": 20, "collect": "in-turn", "checkpoint_seconds": 0.0}
+
+
+@pytest.mark.parametrize("moment", ["Collector, 'send', 14", "Training, '_update', 5"], ids=["collecting", "training"])
+def test_few_shot_killed_and_resumed_ends_with_the_same_bits(moment, taken_in_turn, copy_of):
+    """The second moment is in the second of three rounds: two updates of imagination and two of the first come before."""
+    whole, broken = (copy_of(taken_in_turn.run, name) for name in ("whole", "broken"))
+    killed_at_work(f"nano_adapt(Run(Path({str(broken.path)!r})), **{SHOTS})", moment)
+    place = broken.folder.adapt / "cartpole_balance-3-shots"
+    episodes = EpisodeFolder(place / "episodes", read_only=True)
+    assert len(episodes.numbers()) == (1 if "send" in moment else 2)
+    resumed, never_killed = (nano_adapt(run, **SHOTS) for run in (broken, whole))
+    assert resumed.path == place and len(episodes.numbers()) == 3
+    assert_same_arrays(parameters(resumed.path), parameters(never_killed.path))
+    assert evaluations(resumed.path) == evaluations(never_killed.path)
 
 
 def test_overlap_goes_on_with_all_finished_episodes(tmp_path):
