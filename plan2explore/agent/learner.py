@@ -51,7 +51,7 @@ class Learner:
         self._block = self._compile(_update_block, static_argnames=("sample", "count"), donate_argnums=0)
         self._act = self._compile(policy.act, static_argnames="mode")
 
-    def _compile(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    def _compile(self, function: Callable[..., Any], **options: Any) -> Any:
         """Compiles a function of the agent. With float32, products are so too, not a GPU's shorter format."""
         precision = "highest" if self.agent.config.precision == "float32" else None
 
@@ -72,6 +72,10 @@ class Learner:
         afterwards.
         """
         return self._block(state, memory, count=count, sample=sample)
+
+    def compile_block(self, state: LearnerState, batches: PyTree) -> None:
+        """Compiles `update_block` for batches of this form, so that its first call need not."""
+        self._block.lower(state, batches, count=None, sample=None).compile()
 
     def carry(self, environments: int) -> Carried:
         """What to give to the first call of `act`."""

@@ -143,6 +143,11 @@ class Replay:
             finish = self._store.gather(slots, offsets, self.length)
         return finish()  # the long part of it where frames are in host memory: others may write meanwhile
 
+    def batches(self, count: int) -> dict[str, jax.ShapeDtypeStruct]:
+        """The form of what `sample` returns."""
+        form = (count, self.batch, self.length)
+        return {name: jax.ShapeDtypeStruct((*form, *shape), dtype) for name, (shape, dtype) in self.columns.items()}
+
     def _drawable(self) -> tuple[Int[np.ndarray, "2 capacity"], int]:
         """Slots that can be drawn, below them the number of places where a sequence fits, and how many they are.
 
@@ -194,11 +199,11 @@ class DeviceStore:
     """Frames in one array per name on the device. Steps are flat: a last axis of three would be padded on a TPU."""
 
     def __init__(self, columns: Mapping[str, Column], capacity: int, frames: int) -> None:
-        self.draws_on = jax.devices()[0]
+        # Tied to no device by name: arrays that are would make everything that learns from them compile once more.
+        self.draws_on = None
         self._shapes = tuple(sorted((name, column.shape) for name, column in columns.items()))
         self._stored = {
-            name: jnp.zeros((capacity, frames, prod(shape)), dtype, device=self.draws_on)
-            for name, (shape, dtype) in columns.items()
+            name: jnp.zeros((capacity, frames, prod(shape)), dtype) for name, (shape, dtype) in columns.items()
         }
 
     @property

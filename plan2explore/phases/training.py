@@ -217,6 +217,8 @@ class Training:
         with self._told_to_stop(), contextlib.ExitStack() as stack:
             stack.callback(self.checkpoints.wait)
             stack.callback(self._close)
+            self._compiling = self._compile_early()
+            stack.callback(self._compiling.join)
             following = self.remember()
             self._train_all()
             self._tend()  # a killed run may have come to its updates, but not to what follows them
@@ -227,6 +229,18 @@ class Training:
                 self._overlap()
             self._conclude()
         return self.scores
+
+    def _compile_early(self) -> threading.Thread:
+        """Compiles updates, if any are to come, while episodes are read, environments start and first steps are taken."""
+
+        def work() -> None:
+            if self.job.due(self.job.goal) - self.updates >= self.job.block:
+                with contextlib.suppress(Exception):  # the first update will meet it again, where it is heard
+                    self.learner.compile_block(self.state, self.replay.batches(self.job.block))
+
+        thread = threading.Thread(target=work, name="compiler")
+        thread.start()
+        return thread
 
     def _start_collecting(self, first_episode: int) -> None:
         job = self.job
@@ -327,6 +341,7 @@ class Training:
 
     def _update(self) -> None:
         """Starts a block of updates on the device."""
+        self._compiling.join()
         while len(self._flight) >= IN_FLIGHT:
             jax.block_until_ready(self._flight.popleft())
         key = jax.random.fold_in(jax.random.fold_in(self._key, SAMPLE), self.updates)

@@ -47,6 +47,17 @@ def test_a_block_is_its_updates_one_by_one(learner, fresh, batch_of):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
+def test_what_was_compiled_early_is_not_compiled_again(learner, fresh, batch_of, caplog):
+    batches = batch_of(blocks=(3,))
+    forms = {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in batches.items()}
+    state = fresh()
+    for work, compiles in ((learner.compile_block, True), (learner.update_block, False)):
+        caplog.clear()
+        with jax.log_compiles():
+            work(state, forms if compiles else batches)
+        assert ("Compiling jit(run)" in caplog.text) == compiles
+
+
 def test_the_same_seed_gives_the_same_result_bit_by_bit(learner, fresh, batch_of):
     batches = batch_of(blocks=(2,))
     runs = [learner.update_block(fresh(), batches) for _ in range(2)]

@@ -64,6 +64,16 @@ def test_batches_have_the_form_that_the_learner_takes(place):
         "reward": ((COUNT, BATCH, LENGTH, 2), "float32"),
     }
     assert all(isinstance(array, jax.Array) for array in batches.values())
+    forms = {name: (form.shape, form.dtype) for name, form in replay.batches(COUNT).items()}
+    assert forms == {name: (array.shape, array.dtype) for name, array in batches.items()}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_batches_are_tied_to_no_device(place):
+    """Or what learns from them would be compiled for a state that is not, and again for its own result, which is."""
+    replay = make(place)
+    replay.add(rows_of(0, 0, FRAMES))
+    assert not any(array.committed for array in replay.sample(jax.random.key(0), COUNT).values())
 
 
 @pytest.mark.parametrize(
