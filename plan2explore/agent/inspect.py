@@ -8,13 +8,16 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
 from plan2explore.agent.agent import Agent, Rows
 from plan2explore.agent.experience import Transition
 from plan2explore.agent.world_model import Observation, State, WorldModel, infer_states
 
+CONTEXT = 5
+"""Steps that the model sees before it goes on alone."""
 Actions = Float[Array, "time batch action"]
 """Actions as they are stored: number t is a_(t-1), which led to observation t."""
 
@@ -53,7 +56,7 @@ def open_loop(
     observation: Observation,
     actions: Actions,
     key: PRNGKeyArray,
-    context: int = 5,
+    context: int = CONTEXT,
 ) -> Observation:
     """What the model sees in its mind: `context` steps with eyes open, the rest from the actions alone.
 
@@ -77,3 +80,13 @@ def open_loop(
         None if image is None else image(features).astype(jnp.float32),
         None if proprio is None else proprio(features).astype(jnp.float32),
     )
+
+
+def to_pixels(image: Float[np.ndarray, "*shape"]) -> UInt8[np.ndarray, "*shape"]:
+    """Decoded pictures as bytes."""
+    return np.clip(np.round((image + 0.5) * 255), 0, 255).astype(np.uint8)
+
+
+def difference(true: UInt8[np.ndarray, "*shape"], imagined: UInt8[np.ndarray, "*shape"]) -> UInt8[np.ndarray, "*shape"]:
+    """Half of what was imagined too bright or too dark, on grey."""
+    return np.clip((imagined.astype(int) - true) // 2 + 128, 0, 255).astype(np.uint8)

@@ -148,6 +148,19 @@ class Replay:
         form = (count, self.batch, self.length)
         return {name: jax.ShapeDtypeStruct((*form, *shape), dtype) for name, (shape, dtype) in self.columns.items()}
 
+    def newest(self, episodes: int, steps: int) -> dict[str, Array]:
+        """The last steps of the newest episodes, the newest first, on the device: (episodes, steps, ...) under each name.
+
+        There are always as many, so that whoever takes them is compiled once: if fewer episodes are long enough, they
+        repeat. Only where no episode has `steps`, the steps are those of the longest.
+        """
+        with self._lock:
+            steps = min(steps, max(self._steps.values()))
+            found = [(slot, known - steps) for slot, known in reversed(self._steps.items()) if known >= steps]
+            slots, offsets = np.transpose((found * episodes)[:episodes]).astype(np.int32)[:, None]
+            finish = self._store.gather(slots, offsets, steps)
+        return {name: rows[0] for name, rows in finish().items()}
+
     def _drawable(self) -> tuple[Int[np.ndarray, "2 capacity"], int]:
         """Slots that can be drawn, below them the number of places where a sequence fits, and how many they are.
 

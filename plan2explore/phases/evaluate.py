@@ -106,6 +106,7 @@ def evaluate_tasks(
     batch = vector.reset(episode)
     scores, running = np.zeros(vector.count), np.ones(vector.count, bool)
     frames: list[np.ndarray] = []
+    lengths = np.zeros(vector.count, int)
     step = 0
     while running.any():
         if pictures:
@@ -118,16 +119,17 @@ def evaluate_tasks(
             actions.append(action)
         yield
         batch = vector.step(np.concatenate([np.asarray(action) for action in actions]))
+        lengths += running
         scores += np.where(running, batch.reward, 0.0)
         # A worker that died has begun a new episode: it counts from there, as an episode of its own.
         scores[batch.lost & running] = 0.0
         running &= ~(batch.terminated | batch.truncated)
         step += 1
-    films = np.stack(frames) if pictures else None
-    return [
-        Scores(task.name, tuple(scores[share].tolist()), env_steps, None if films is None else films[:, index])
-        for index, (task, share) in enumerate(zip(tasks, shares, strict=True))
-    ]
+    found = []
+    for index, (task, share) in enumerate(zip(tasks, shares, strict=True)):
+        film = np.stack([each[index] for each in frames[: lengths[share][0]]]) if pictures else None
+        found.append(Scores(task.name, tuple(scores[share].tolist()), env_steps, film))
+    return found
 
 
 def finish(playing: Generator[None, None, list[Scores]]) -> list[Scores]:

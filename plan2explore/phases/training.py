@@ -38,6 +38,7 @@ from ..runs.metrics import Metrics
 from .collect import Collector, label_steps, make_room, replay_rows
 from .evaluate import Scores, acting_copy, evaluate_tasks
 from .progress import Progress
+from .watch import Look, look_inside, show_episode, show_look
 from .world import WorldInfo, check_origin, make_collecting, make_for_tasks
 
 EPISODE = 1000  # env steps for which a schedule counts its updates
@@ -126,6 +127,12 @@ def check_meta(folder: RunFolder, meta: dict[str, Any]) -> None:
         raise RunError(f"The last checkpoint of {folder.path} does not say its {missing[0]!r}: remove it to go on.")
 
 
+def play_nothing() -> Evaluation:
+    """The evaluation of a run without tasks: it pauses once, while the device is looking into the agent."""
+    yield
+    return []
+
+
 class Training:
     """A job under way: its agent, its memory, and where both are on disk."""
 
@@ -151,6 +158,7 @@ class Training:
         self._unlogged: list[Any] = []
         self._evaluation: Evaluation | None = None
         self._evaluating_updates = 0
+        self._look = Look(0)
         self._evaluation_worlds: VectorEnv | None = None
         self._evaluated_at = self._snapshot_at = 0
         self._evaluated_updates = -1
@@ -408,20 +416,21 @@ class Training:
         except StopIteration as end:
             self._keep_scores(end.value)
 
-    def _start_evaluation(self) -> Evaluation | None:
-        """An evaluation of all tasks with the agent as it is now."""
+    def _start_evaluation(self) -> Evaluation:
+        """An evaluation of all tasks with the agent as it is now, and a look into it."""
         job = self.job
+        self._evaluating_updates = self.updates
+        self._look = look_inside(self.learner.agent, self.state, self.replay, self.env_steps)
         if not job.tasks or not job.schedule.evaluate_episodes:
-            return None
+            return play_nothing()
         if self._evaluation_worlds is None:
             seed = job.seed + EVALUATION_SEED
             self._evaluation_worlds = make_for_tasks(job.world, job.tasks, job.schedule.evaluate_episodes, seed)
         key = jax.random.fold_in(jax.random.fold_in(self._key, EVALUATE), self.evaluations)
         rows = range(len(job.tasks))
-        state = acting_copy(self.state)
-        self._evaluating_updates = self.updates
+        state, worlds = acting_copy(self.state), self._evaluation_worlds
         return evaluate_tasks(
-            self.learner, state, self._evaluation_worlds, job.tasks, rows, key, self.env_steps, episode=self.evaluations
+            self.learner, state, worlds, job.tasks, rows, key, self.env_steps, pictures=True, episode=self.evaluations
         )
 
     def _keep_scores(self, scores: list[Scores]) -> None:
@@ -430,15 +439,17 @@ class Training:
         for each in scores:
             append_line(self.job.folder.evaluations_file, each.summary() | more)
             self.progress.scores[each.task] = each.mean
-        every = self.job.schedule.evaluate_every
-        self._evaluated_at = scores[0].env_steps // every * every if every else scores[0].env_steps
+            show_episode(self.metrics, each, self.job.info.fps)
+        show_look(self.metrics, self._look, self.job.info.fps)
+        every, env_steps = self.job.schedule.evaluate_every, self._look.env_steps
+        self._evaluated_at = env_steps // every * every if every else env_steps
         self._evaluated_updates = self._evaluating_updates
         self._evaluation = None
         self.evaluations += 1
         self.scores = scores
-        values = {f"score/{each.task}": each.mean for each in scores}
-        self.metrics.write(scores[0].env_steps, values)
-        self.progress.say(f"env step {scores[0].env_steps:,}: " + "; ".join(str(each) for each in scores))
+        if scores:
+            self.metrics.write(env_steps, {f"score/{each.task}": each.mean for each in scores})
+            self.progress.say(f"env step {env_steps:,}: " + "; ".join(str(each) for each in scores))
 
     def _snapshot(self, env_steps: int) -> None:
         """Keeps the parameters as they are now, for adaptations to start from."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from ..agent.inspect import open_loop
+from ..agent.inspect import CONTEXT, difference, open_loop, to_pixels
 from .coordinates import proprio_names
 from .curiosity import as_sequence
 from .explored import Explored
@@ -13,7 +13,6 @@ from .figures import Line, curves
 from .html import Markup, figure, grid, join, picture, tag
 from .pictures import encode_png, enlarge
 
-CONTEXT = 5
 STEPS = 50  # the length of a training sequence in the paper
 SHOWN = (0, 4, 5, 7, 10, 15, 25, 35, 49)  # steps on the strip
 COORDINATES = 6
@@ -28,7 +27,7 @@ def predict_openly(explored: Explored) -> Markup:
     if end - start <= CONTEXT:
         raise ValueError(f"Episode {number} of {explored.name} has only {len(episode)} steps.")
     observation, actions = as_sequence(agent, episode, start, end)
-    guess = open_loop(agent, rows, observation, actions, jax.random.key(0), CONTEXT)
+    guess = open_loop(agent, rows, observation, actions, jax.random.key(0))
     pieces = []
     if guess.image is not None:
         pieces.append(_strip(episode.image[start:end], np.asarray(guess.image)[:, 0]))
@@ -46,7 +45,7 @@ def predict_openly(explored: Explored) -> Markup:
 def _strip(true: np.ndarray, guess: np.ndarray) -> Markup:
     """Frames as columns; rows: true, imagined, difference (grey: none)."""
     imagined = to_pixels(guess)
-    apart = np.clip((imagined.astype(int) - true) // 2 + 128, 0, 255).astype(np.uint8)
+    apart = difference(true, imagined)
     shown = [index for index in SHOWN if index < len(true)]
     frames = []
     for index in shown:
@@ -58,11 +57,6 @@ def _strip(true: np.ndarray, guess: np.ndarray) -> Markup:
     caption = f"Error of pictures with values from 0 to 1; the first {CONTEXT} steps are seen, the others imagined"
     about = "From the top: true, imagined, difference (grey where there is none)."
     return join([tag("p", about), tag("div", *frames, class_="strip"), grid([figure(drawing, caption)])])
-
-
-def to_pixels(image: np.ndarray) -> np.ndarray:
-    """Decoded pictures as bytes."""
-    return np.clip(np.round((image + 0.5) * 255), 0, 255).astype(np.uint8)
 
 
 def _curves(true: np.ndarray, guess: np.ndarray, names: Sequence[str]) -> Markup:

@@ -78,3 +78,12 @@ def test_open_loop_decodes_posteriors_and_then_the_priors_means(looked_at):
     deter = model.rssm.recur(state, actions[2])
     imagined = State(deter, model.rssm.prior(deter).mean)
     np.testing.assert_allclose(guess[2], model.proprio_decoder(imagined.features), rtol=1e-4, atol=1e-5)
+
+
+def test_decoded_pictures_become_bytes():
+    np.testing.assert_array_equal(inspect.to_pixels(np.array([-0.7, -0.5, 0.0, 0.5, 2.0])), [0, 0, 128, 255, 255])
+
+
+def test_a_difference_is_grey_where_there_is_none():
+    true, imagined = np.array([7, 0, 255, 100], np.uint8), np.array([7, 255, 0, 90], np.uint8)
+    np.testing.assert_array_equal(inspect.difference(true, imagined), [128, 255, 0, 123])

@@ -143,6 +143,20 @@ def test_a_running_episode_is_drawn_as_far_as_it_has_come(place):
 
 
 @pytest.mark.parametrize("place", PLACES)
+def test_the_newest_steps_come_newest_first_and_always_as_many(place):
+    replay = make(place)
+    for episode, length in enumerate((9, 6, 3)):
+        replay.add(rows_of(episode, 0, length))
+    np.testing.assert_array_equal(marks(replay.newest(2, 3)), [[40, 41, 42], [23, 24, 25]])
+    np.testing.assert_array_equal(marks(replay.newest(3, 4)), [[22, 23, 24, 25], [5, 6, 7, 8], [22, 23, 24, 25]])
+    np.testing.assert_array_equal(marks(replay.newest(2, 50)), [np.arange(9)] * 2)
+    replay.drop(2)
+    replay.drop(0)
+    replay.add(rows_of(4, 0, 4))  # in a slot that was used before
+    np.testing.assert_array_equal(marks(replay.newest(2, 3)), [[81, 82, 83], [23, 24, 25]])
+
+
+@pytest.mark.parametrize("place", PLACES)
 def test_several_episodes_grow_in_one_go(place):
     together, apart = make(place), make(place)
     for replay in (together, apart):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -85,6 +86,29 @@ def test_each_task_is_played_in_its_own_environments(taken):
         assert scores.episodes[row % 2] == pytest.approx(score, rel=1e-12)
         if row % 2 == 0:
             assert np.array_equal(scores.frames, pictures[:-1])
+
+
+class ShortAndLong:
+    """Two environments for each of two tasks: the first one's episodes end sooner, and new ones begin at once."""
+
+    count, ends = 4, np.array([3, 5, 2, 5])
+
+    def reset(self, episode):
+        self.time = 0
+        return self.step(None)
+
+    def step(self, actions):
+        over, self.time = self.time == self.ends, self.time + 1
+        return SimpleNamespace(
+            image=np.full((4, 8, 8, 3), self.time, np.uint8), proprio=np.zeros((4, 5)), first=np.full(4, self.time == 1),
+            reward=np.ones(4), terminated=over, truncated=np.zeros(4, bool), lost=np.zeros(4, bool),
+        )  # fmt: skip
+
+
+def test_a_film_ends_with_its_episode():
+    found = finish(evaluation(ShortAndLong(), pictures=True))
+    assert [scores.episodes for scores in found] == [(3.0, 5.0), (2.0, 5.0)]
+    assert [scores.frames[:, 0, 0, 0].tolist() for scores in found] == [[1, 2, 3], [1, 2]]
 
 
 def test_an_episode_that_a_dead_process_took_along_does_not_count(taken):

@@ -3,7 +3,6 @@
 import numpy as np
 
 from plan2explore.report.curiosity import peaks
-from plan2explore.report.openloop import to_pixels
 
 
 def test_peaks_are_the_highest_moments_and_not_neighbours():
@@ -16,7 +15,3 @@ def test_peaks_of_little_or_nothing():
     assert peaks(np.array([1.0]), 6).tolist() == [0]
     assert peaks(np.zeros(0), 6).tolist() == []
     assert peaks(np.array([np.nan, 2.0, np.nan]), 6).tolist() == [1]
-
-
-def test_decoded_pictures_become_bytes():
-    np.testing.assert_array_equal(to_pixels(np.array([-0.7, -0.5, 0.0, 0.5, 2.0])), [0, 0, 128, 255, 255])

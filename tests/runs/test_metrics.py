@@ -6,7 +6,6 @@ import json
 import logging
 import math
 import os
-import struct
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -14,9 +13,9 @@ from types import SimpleNamespace
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from events import read_events
 from PIL import Image
-from tensorboardX.proto.event_pb2 import Event, SessionLog
-from tensorboardX.record_writer import masked_crc32c
+from tensorboardX.proto.event_pb2 import SessionLog
 
 from plan2explore.runs.folder import RunError, RunFolder
 from plan2explore.runs.metrics import Metrics, read_metrics
@@ -25,19 +24,6 @@ from plan2explore.runs.metrics import Metrics, read_metrics
 @pytest.fixture
 def run(tmp_path) -> RunFolder:
     return RunFolder.create(tmp_path / "run", "explore", {"world": "walker"})
-
-
-def read_events(run: RunFolder) -> list[Event]:
-    """All events of a run in TensorBoard's order, checksums verified."""
-    events = []
-    for file in sorted(run.tensorboard.iterdir()):
-        data = io.BytesIO(file.read_bytes())
-        while length := data.read(8):
-            assert struct.unpack("<I", data.read(4))[0] == masked_crc32c(length)
-            content = data.read(struct.unpack("<Q", length)[0])
-            assert struct.unpack("<I", data.read(4))[0] == masked_crc32c(content)
-            events.append(Event.FromString(content))
-    return events
 
 
 def test_a_line_for_each_moment(run):
@@ -54,7 +40,9 @@ def test_a_line_for_each_moment(run):
         "loss": 0.5, "score": 3.0, "count": 7, "half": 1.5, "yes": 1,
     }  # fmt: skip
     summaries = {
-        (event.step, value.tag): value.simple_value for event in read_events(run) for value in event.summary.value
+        (event.step, value.tag): value.simple_value
+        for event in read_events(run.tensorboard)
+        for value in event.summary.value
     }
     assert summaries == {(0, "loss"): 1.0, (500, "loss"): 0.5, (500, "score"): 3.0, (500, "count"): 7.0} | {
         (500, "half"): 1.5, (500, "yes"): 1.0,
@@ -70,7 +58,7 @@ def test_numbers_that_are_not_finite_stay_valid_json(run):
 
     line = json.loads(run.metrics_file.read_text(), parse_constant=refuse)
     assert (line["a"], line["b"], line["c"], line["d"]) == (None, None, None, 2.5)
-    values = {value.tag: value.simple_value for value in read_events(run)[-1].summary.value}
+    values = {value.tag: value.simple_value for value in read_events(run.tensorboard)[-1].summary.value}
     assert math.isnan(values["a"]) and values["b"] == math.inf
 
 
@@ -94,7 +82,7 @@ def test_a_killed_run_goes_on_from_its_checkpoint(run):
         metrics.write(1500, {"score": -1})
     assert [line["score"] for line in read_metrics(run.metrics_file)] == [0, 500, 1000, -1]
     assert run.metrics_file.read_text().count("\n") == 4
-    events = read_events(run)
+    events = read_events(run.tensorboard)
     start = next(i for i, event in enumerate(events) if event.session_log.status == SessionLog.START)
     assert events[start].step == 1001, "TensorBoard hides older events from here on"
     assert [value.simple_value for event in events[start:] for value in event.summary.value] == [-1]
@@ -135,7 +123,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_kill_9_loses_nothing_written(run):
     subprocess.run([sys.executable, "-c", WRITES_UNTIL_KILLED, run.path], timeout=60)
     assert [line["score"] for line in read_metrics(run.metrics_file)] == list(range(100))
-    assert [value.simple_value for event in read_events(run) for value in event.summary.value] == list(range(100))
+    written = [value.simple_value for event in read_events(run.tensorboard) for value in event.summary.value]
+    assert written == list(range(100))
 
 
 def test_a_full_disk_is_the_callers_error_and_breaks_no_file(run, monkeypatch):
@@ -153,7 +142,7 @@ def test_a_full_disk_is_the_callers_error_and_breaks_no_file(run, monkeypatch):
     monkeypatch.undo()
     metrics.write(3, {"a": 3})
     assert [line["a"] for line in read_metrics(run.metrics_file)] == [1, 3]
-    assert [value.simple_value for event in read_events(run) for value in event.summary.value] == [1, 3]
+    assert [value.simple_value for event in read_events(run.tensorboard) for value in event.summary.value] == [1, 3]
 
 
 def test_a_video_moves(run):
@@ -164,7 +153,7 @@ def test_a_video_moves(run):
         metrics.video(700, "probe/walk", frames, fps=20)
         with pytest.raises(ValueError, match="uint8"):
             metrics.video(700, "probe/walk", frames / 255, fps=20)
-    event = read_events(run)[-1]
+    event = read_events(run.tensorboard)[-1]
     (value,) = event.summary.value
     assert (event.step, value.tag, value.image.height, value.image.width) == (700, "probe/walk", 8, 12)
     moving = Image.open(io.BytesIO(value.image.encoded_image_string))
@@ -180,7 +169,7 @@ def test_a_histogram_counts(run):
     with Metrics(run) as metrics:
         metrics.histogram(3, "actions", values)
         metrics.histogram(3, "nothing", [math.nan])
-    (value,) = read_events(run)[-1].summary.value
+    (value,) = read_events(run.tensorboard)[-1].summary.value
     histogram = value.histo
     assert value.tag == "actions" and histogram.num == 1000 and sum(histogram.bucket) == 1000
     assert len(histogram.bucket) == len(histogram.bucket_limit) == 30

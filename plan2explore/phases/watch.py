@@ -1,0 +1,65 @@
+"""What TensorBoard shows of a run beside numbers: how novel its memory is, how it thinks things go on, and what it does."""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, UInt8
+
+from ..agent.agent import Agent
+from ..agent.gradients import open_batch
+from ..agent.inspect import CONTEXT, difference, disagreement_along, open_loop, to_pixels
+from ..agent.learner import LearnerState
+from ..memory.replay import Replay
+from ..runs.metrics import Metrics
+from .evaluate import Scores
+
+EPISODES = 8  # whose newest steps are looked at
+STEPS = 50  # of each: the length of a training sequence in the paper
+MOST_FRAMES = 125  # of a film: every fourth of an episode with two env steps per action
+FASTEST = 20.0  # frames per second: a browser slows a faster GIF down, and a short film would be over at once
+
+
+class Look(NamedTuple):
+    """What an agent made of the newest steps in memory. The device may still be at it: whoever reads it, waits."""
+
+    env_steps: int
+    novelty: Float[Array, "steps batch"] | None = None
+    true: UInt8[Array, "time height width 3"] | None = None
+    imagined: Float[Array, "time height width 3"] | None = None
+
+
+def look_inside(agent: Agent, state: LearnerState, replay: Replay, env_steps: int) -> Look:
+    """Asks for the objective's reward and for an open-loop prediction, where the agent has such, without waiting.
+
+    Always the same key: no chance that training depends on is used.
+    """
+    look, key = Look(env_steps), jax.random.key(0)
+    if not replay.episodes:
+        return look
+    rows = {name: part.rows for name, part in state.parts.items()}
+    batch = open_batch(agent, replay.newest(EPISODES, STEPS))
+    if agent.objective.reward is not None:
+        look = look._replace(novelty=disagreement_along(agent, rows, batch.observation, batch.actions, key))
+    if batch.observation.image is not None and len(batch.actions) > CONTEXT:
+        newest, actions = jax.tree.map(lambda part: part[:, :1], (batch.observation, batch.actions))
+        guess = open_loop(agent, rows, newest, actions, key)
+        look = look._replace(true=newest.image[:, 0], imagined=guess.image[:, 0])
+    return look
+
+
+def show_look(metrics: Metrics, look: Look, fps: float) -> None:
+    """Writes a histogram of novelty, and a film of what was true, what was imagined, and the difference."""
+    if look.novelty is not None:
+        metrics.histogram(look.env_steps, "novelty/reward", look.novelty)
+    if look.imagined is not None:
+        true, imagined = np.asarray(look.true), to_pixels(np.asarray(look.imagined))
+        beside = np.concatenate([true, imagined, difference(true, imagined)], axis=2)
+        metrics.video(look.env_steps, "model/open_loop", beside, min(fps, FASTEST))
+
+
+def show_episode(metrics: Metrics, scores: Scores, fps: float) -> None:
+    """Writes a film of the first episode of an evaluation."""
+    if scores.frames is not None:
+        every = -(-len(scores.frames) // MOST_FRAMES)
+        metrics.video(scores.env_steps, f"evaluation/{scores.task}", scores.frames[::every], min(fps / every, FASTEST))

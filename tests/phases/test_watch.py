@@ -1,0 +1,100 @@
+"""TensorBoard shows what a run is curious about, how it thinks things go on, and what it does, at each evaluation."""
+
+import io
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+from events import frames_of, shown
+from nano import FRAMES, TASKS, in_turn, nano_explore
+from PIL import Image
+from sizes import NANO, quick
+
+from plan2explore.phases.evaluate import Scores
+from plan2explore.phases.watch import EPISODES, MOST_FRAMES, show_episode
+from plan2explore.runs.folder import RunFolder
+from plan2explore.runs.metrics import Metrics
+
+pytestmark = pytest.mark.xdist_group("phases")
+SIZE = 16
+EVALUATED = (2000, 4000, 5000)
+PLAYED = {(f"evaluation/{task}", steps) for task in TASKS for steps in EVALUATED}
+
+
+def novelty(*steps):
+    return {("novelty/reward", each) for each in steps}
+
+
+@pytest.fixture(scope="module")
+def from_pixels(tmp_path_factory, compiled_once):
+    """A run that sees pictures; evaluated after its second and its third episode."""
+    config = in_turn()
+    agent = replace(NANO, model=replace(NANO.model, conv_depth=2))
+    config = replace(config, agent=agent, world=replace(config.world, see="pixels", size=SIZE))
+    jax.config.update("jax_disable_most_optimizations", True)  # compiling is nearly all that this takes
+    try:
+        with quick():
+            return nano_explore(tmp_path_factory.mktemp("watch") / "run", config, 3000)
+    finally:
+        jax.config.update("jax_disable_most_optimizations", False)
+
+
+def test_pictures_come_with_predictions(from_pixels):
+    pictures = shown(from_pixels.folder.tensorboard, "image")
+    names = [f"evaluation/{task}" for task in TASKS] + ["model/open_loop"]
+    assert pictures.keys() == {(name, steps) for name in names for steps in (2000, 3000)}
+    for (name, _), picture in pictures.items():
+        if name != "model/open_loop":
+            assert frames_of(picture).shape == (FRAMES - 1, SIZE, SIZE, 3)
+    for steps, episode in zip((2000, 3000), list(from_pixels.episodes())[1:], strict=True):
+        frames = frames_of(pictures["model/open_loop", steps])
+        assert frames.shape == (FRAMES, SIZE, 3 * SIZE, 3)
+        true, imagined, difference = np.split(frames.astype(int), 3, axis=2)
+        assert np.abs(true - episode.image).max() < 16, "the newest episode, as it was"
+        assert np.abs(imagined - true).mean() > 16, "the model has hardly learned anything"
+        assert np.abs((imagined - true) / 2 + 128 - difference).max() < 32
+
+
+def test_novelty_has_a_histogram(from_pixels, overlapped):
+    for run, steps in ((from_pixels, (2000, 3000)), (overlapped.run, EVALUATED)):
+        histograms = shown(run.folder.tensorboard, "histo")
+        assert histograms.keys() == novelty(*steps)
+        for histogram in histograms.values():
+            assert histogram.num == sum(histogram.bucket) == EPISODES * (FRAMES - 1)
+            assert 0 < histogram.min < histogram.max < np.inf
+
+
+def test_proprioception_has_no_predicted_pictures(overlapped, taken_in_turn):
+    for run in (overlapped.run, taken_in_turn.run):
+        pictures = shown(run.folder.tensorboard, "image")
+        assert pictures.keys() == PLAYED
+        assert {frames_of(picture).shape for picture in pictures.values()} == {(FRAMES - 1, 8, 8, 3)}
+
+
+def test_adaptations_show_what_they_do(adapted, few_shot):
+    for policy, last in ((adapted[0], 0), (few_shot[0], 2000)):
+        folder = RunFolder.open(policy.path).tensorboard
+        assert (f"evaluation/{TASKS[0]}", last) in shown(folder, "image")
+        assert not shown(folder, "histo"), "the task's policy seeks no novelty"
+
+
+def test_runs_without_evaluations_show_themselves_on_the_same_schedule(tmp_path):
+    run = nano_explore(tmp_path / "run", in_turn(evaluate_episodes=0))
+    assert shown(run.folder.tensorboard, "histo").keys() == novelty(*EVALUATED)
+    assert not shown(run.folder.tensorboard, "image") and not run.folder.evaluations_file.exists()
+
+
+def test_films_of_long_episodes_leave_frames_out_and_keep_their_time(tmp_path):
+    folder = RunFolder.create(tmp_path / "run", "explore", {})
+    frames = np.zeros((500, 16, 16, 3), np.uint8)
+    for index, frame in enumerate(frames):
+        frame.reshape(-1, 3)[: index % 256] = (250, 20, index // 256)
+    with Metrics(folder) as metrics:
+        show_episode(metrics, Scores("walk", (1.0,), 70, frames), fps=40.0)
+        show_episode(metrics, Scores("stand", (1.0,), 70), fps=40.0)
+    ((name, picture),) = shown(folder.tensorboard, "image").items()
+    assert name == ("evaluation/walk", 70)
+    found = frames_of(picture)
+    assert len(found) == MOST_FRAMES and np.abs(found[-1].astype(int) - frames[496]).max() < 16
+    assert Image.open(io.BytesIO(picture.encoded_image_string)).info["duration"] == 100  # milliseconds: every fourth of 40
