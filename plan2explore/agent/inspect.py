@@ -82,11 +82,11 @@ def open_loop(
     )
 
 
-def to_pixels(image: Float[np.ndarray, "*shape"]) -> UInt8[np.ndarray, "*shape"]:
+def to_pixels(image: Float[np.ndarray, "..."]) -> UInt8[np.ndarray, "..."]:
     """Decoded pictures as bytes."""
     return np.clip(np.round((image + 0.5) * 255), 0, 255).astype(np.uint8)
 
 
-def difference(true: UInt8[np.ndarray, "*shape"], imagined: UInt8[np.ndarray, "*shape"]) -> UInt8[np.ndarray, "*shape"]:
+def difference(true: UInt8[np.ndarray, "..."], imagined: UInt8[np.ndarray, "..."]) -> UInt8[np.ndarray, "..."]:
     """Half of what was imagined too bright or too dark, on grey."""
     return np.clip((imagined.astype(int) - true) // 2 + 128, 0, 255).astype(np.uint8)

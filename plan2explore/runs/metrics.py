@@ -104,7 +104,7 @@ def encode_gif(frames: np.ndarray, fps: float) -> bytes:
     if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != np.uint8 or not len(frames):
         raise ValueError(f"A video is uint8 (time, height, width, 3), not {frames.dtype} {frames.shape}.")
     count, height, width, _ = frames.shape
-    # One palette for all frames: a palette for each takes seven times as long. Rare colours are kept, not the mean alone.
+    # One palette for all frames: one for each takes four to seven times as long. Rare colours are kept too.
     sheet = Image.fromarray(frames.reshape(count * height, width, 3)).quantize(method=Image.Quantize.MAXCOVERAGE)
     first, *others = [sheet.crop((0, top, width, top + height)) for top in range(0, count * height, height)]
     file = io.BytesIO()
