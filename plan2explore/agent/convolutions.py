@@ -5,12 +5,11 @@ kernel 5 or 6, stride 2). Pictures are (batch, height, width, channels) and weig
 inputs, outputs). The plain forms say what is computed. Compilers make little of them, so the other forms
 reach the same sums by large products:
 
-- `conv`: `shrink` turns 2x2 blocks of pixels into channels, for a dense 2x2 convolution; `grow` is a dense
-  3x3 convolution whose channels are 2x2 blocks of pixels.
-- `patches`: the same, with the patches written out for one matrix product.
-- `shifts` (`grow` only): three horizontal shifts side by side, one product for the three vertical taps,
+- `conv` (`shrink` on GPUs): 2x2 blocks of pixels become channels, for a dense 2x2 convolution.
+- `patches` (both on CPUs): the same, and for `grow` a dense 3x3 convolution whose channels are 2x2 blocks of
+  pixels, with the patches written out for one matrix product.
+- `shifts` (`grow` on GPUs): three horizontal shifts side by side, one product for the three vertical taps,
   and the sum of the three results, shifted.
-- `band`: one product for each row of pixels with the banded matrix of the horizontal convolution.
 
 A kernel of 5 counts as one of 6 whose last row and column are zero.
 """
@@ -22,7 +21,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Num
 
-Form = Literal["auto", "plain", "conv", "patches", "shifts", "band"]
+Form = Literal["auto", "plain", "conv", "patches", "shifts"]
 LAYOUT = ("NHWC", "HWIO", "NHWC")
 
 
@@ -73,15 +72,13 @@ def shrink(
         return lax.conv_general_dilated(images, weight, (2, 2), "VALID", dimension_numbers=LAYOUT)
     rows, columns = shrunk(images.shape[1]), shrunk(images.shape[2])
     images = images[:, : 2 * rows + 2, : 2 * columns + 2]
-    if form == "band":
-        return _shrink_rows(images, weight)
     blocks, kernel = image_blocks(images), _blocked_kernel(weight)
     if form == "conv":
         return lax.conv_general_dilated(blocks, kernel, (1, 1), "VALID", dimension_numbers=LAYOUT)
     if form == "patches":
         shifted = [blocks[:, y : y + rows, x : x + columns] for y in (0, 1) for x in (0, 1)]
         return jnp.concatenate(shifted, -1) @ kernel.reshape(-1, weight.shape[-1])
-    raise ValueError(f"No form {form!r} of `shrink`: choose auto, plain, conv, patches or band.")
+    raise ValueError(f"No form {form!r} of `shrink`: choose auto, plain, conv or patches.")
 
 
 def grow(
@@ -97,8 +94,6 @@ def grow(
     if images.shape[1:3] == (1, 1):
         return _grow_pixel(images, weight.astype(images.dtype))
     height, width = (grown(side, weight.shape[0]) for side in images.shape[1:3])
-    if form == "band":
-        return _grow_rows(images, weight)[:, :height]
     return images_of_blocks(grow_blocks(images, weight, form))[:, :height, :width]
 
 
@@ -130,9 +125,6 @@ def _correlate(
     _, height, width, inputs = images.shape
     taps, outputs = kernel.shape[0], kernel.shape[-1]
     more = taps - 1
-    if form == "conv":
-        around = [(more, more)] * 2
-        return lax.conv_general_dilated(images, kernel[::-1, ::-1], (1, 1), around, dimension_numbers=LAYOUT)
     if form == "patches":
         padded = jnp.pad(images, ((0, 0), (more, more), (more, more), (0, 0)))
         corners = [(more - y, more - x) for y in range(taps) for x in range(taps)]
@@ -141,8 +133,11 @@ def _correlate(
     if form == "shifts":
         shifted = [jnp.pad(images, ((0, 0), (0, 0), (x, more - x), (0, 0))) for x in range(taps)]
         stacked = kernel.transpose(1, 2, 0, 3).reshape(taps * inputs, taps * outputs)
-        return _sum_vertical_taps(jnp.concatenate(shifted, -1) @ stacked, taps)
-    raise ValueError(f"No form {form!r} of `grow`: choose auto, plain, conv, patches, shifts or band.")
+        rows = jnp.split(jnp.concatenate(shifted, -1) @ stacked, taps, -1)
+        # What each row of pixels gives to the rows that it touches.
+        first, *rest = (jnp.pad(row, ((0, 0), (y, more - y), (0, 0), (0, 0))) for y, row in enumerate(rows))
+        return sum(rest, first)
+    raise ValueError(f"No form {form!r} of `grow`: choose auto, plain, patches or shifts.")
 
 
 def _grow_pixel(
@@ -182,47 +177,3 @@ def _double_block_kernel(
 def _even(weight: Float[Array, "k k inputs outputs"]) -> Float[Array, "6 6 inputs outputs"]:
     missing = 6 - weight.shape[0]
     return jnp.pad(weight, ((0, missing), (0, missing), (0, 0), (0, 0))) if missing else weight
-
-
-def _sum_vertical_taps(
-    taps: Float[Array, "batch height *rest all_outputs"], count: int
-) -> Float[Array, "batch rows *rest outputs"]:
-    """Adds up what each row of pixels gives to the rows that it touches."""
-    none = ((0, 0),) * (taps.ndim - 2)
-    parts = jnp.split(taps, count, axis=-1)
-    first, *rest = (jnp.pad(part, ((0, 0), (y, count - 1 - y), *none)) for y, part in enumerate(parts))
-    return sum(rest, first)
-
-
-def _band(
-    weight: Float[Array, "rows k inputs outputs"], pixels: int, wide: int
-) -> Float[Array, "pixels inputs rows wide outputs"]:
-    """The matrix of the horizontal convolution: pixel x touches pixels 2 x + k of the wide side."""
-    taps = weight.shape[1]
-    offset = jnp.arange(wide)[None, :] - 2 * jnp.arange(pixels)[:, None]
-    chosen = jnp.asarray(offset[None] == jnp.arange(taps)[:, None, None], weight.dtype)
-    # A product with ones and zeros instead of a gather: its gradient is a product too, not a scatter.
-    return jnp.einsum("kpw,ykio->piywo", chosen, weight, precision=lax.Precision.HIGHEST)
-
-
-def _shrink_rows(
-    images: Float[Array, "batch height width inputs"], weight: Float[Array, "4 4 inputs outputs"]
-) -> Float[Array, "batch shorter narrower outputs"]:
-    batch, height, width, inputs = images.shape
-    rows, columns, outputs = height // 2 - 1, width // 2 - 1, weight.shape[-1]
-    band = _band(weight.swapaxes(2, 3), columns, width)  # (columns, outputs, 4, width, inputs)
-    pairs = images.reshape(batch, height // 2, 2 * width * inputs)
-    fours = jnp.concatenate([pairs[:, :-1], pairs[:, 1:]], -1)
-    product = fours @ band.reshape(columns * outputs, -1).T
-    return product.reshape(batch, rows, columns, outputs)
-
-
-def _grow_rows(
-    images: Float[Array, "batch height width inputs"], weight: Float[Array, "k k inputs outputs"]
-) -> Float[Array, "batch taller wider outputs"]:
-    batch, height, width, inputs = images.shape
-    wide, outputs = grown(width, weight.shape[0]), weight.shape[-1]
-    rows = _even(weight.astype(images.dtype))[:, : weight.shape[0]]
-    band = _band(rows, width, wide)  # (width, inputs, 6, wide, outputs)
-    taps = images.reshape(batch, height, width * inputs) @ band.reshape(width * inputs, -1)
-    return _sum_vertical_taps(taps, 3).reshape(batch, 2 * height + 4, wide, outputs)
