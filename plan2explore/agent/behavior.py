@@ -143,9 +143,7 @@ def discounted_returns(
 ) -> Float[Array, "rows horizon starts"]:
     """Lambda-returns of s_0 ... s_(H-1), from the rewards after them and the values of s_1 ... s_H."""
     rewards, values = rows_first(rewards), rows_first(values)  # back to horizon first
-    # The value of s_0 itself is in no return: any number does.
-    own = jnp.concatenate([jnp.zeros_like(values[:1]), values[:-1]])
-    return rows_first(lambda_returns(rewards, own, values[-1], config.discount, config.trace))
+    return rows_first(lambda_returns(rewards, values, config.discount, config.trace))
 
 
 def rows_first(array: Array) -> Array:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float
 
 HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
 MIN_ACTOR_STD = 1e-4
@@ -89,45 +89,28 @@ def tanh_normal_mode(actor: TanhNormal) -> Float[Array, "*batch action"]:
     return side * jnp.tanh(u)
 
 
-def tanh_normal_likeliest(
-    actor: TanhNormal, key: Key[Array, ""], samples: int = 100
-) -> Float[Array, "*batch action"]:
-    """The likeliest of some samples: how the published program estimated the mode."""
-    noise = jax.random.normal(key, (samples, *actor.mean.shape))
-    before = actor.mean + actor.std * noise
-    density = jnp.sum(-0.5 * noise**2 - _log_slope(before), -1)
-    best = jnp.argmax(density, 0)[None, ..., None]
-    return jnp.tanh(jnp.take_along_axis(before, best, 0)[0])
-
-
 def _log_slope(u: Float[Array, "..."]) -> Float[Array, "..."]:
     """ln(1 - tanh(u)^2), which the direct formula rounds to minus infinity for large u."""
     return 2 * (np.log(2) - u - jax.nn.softplus(-2 * u))
 
 
 def lambda_returns(
-    reward: Float[Array, "time *batch"],
-    value: Float[Array, "time *batch"],
-    bootstrap: Float[Array, "*batch"],
-    discount: float | Float[Array, "time *batch"],
-    lambda_: float,
+    reward: Float[Array, "time *batch"], value: Float[Array, "time *batch"], discount: float, lambda_: float
 ) -> Float[Array, "time *batch"]:
     """Dreamer's value targets V(s_t) for imagined states s_0 .. s_(T-1), with s_T the last imagined state.
 
-    reward[t] and discount[t] belong to the step from s_t to s_(t+1), value[t] is the critic's v(s_t), and
-    bootstrap is v(s_T): V(s_t) = reward[t] + discount[t] ((1 - lambda) v(s_(t+1)) + lambda V(s_(t+1))),
-    V(s_T) = v(s_T).
+    reward[t] belongs to the step from s_t to s_(t+1), and value[t] is the critic's v(s_(t+1)):
+    V(s_t) = reward[t] + discount ((1 - lambda) v(s_(t+1)) + lambda V(s_(t+1))), V(s_T) = v(s_T).
     """
-    following = jnp.concatenate([value[1:], bootstrap[None]])
-    discount = jnp.broadcast_to(jnp.asarray(discount, reward.dtype), reward.shape)
-    fixed = reward + discount * (1 - lambda_) * following
+    gamma = jnp.full_like(reward, discount)
+    fixed = reward + gamma * (1 - lambda_) * value
 
     def backwards(later: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
-        fixed, discount = now
-        target = fixed + discount * lambda_ * later
+        fixed, gamma = now
+        target = fixed + gamma * lambda_ * later
         return target, target
 
-    return lax.scan(backwards, bootstrap, (fixed, discount), reverse=True, unroll=True)[1]
+    return lax.scan(backwards, value[-1], (fixed, gamma), reverse=True, unroll=True)[1]
 
 
 def jensen_renyi(

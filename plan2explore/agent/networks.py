@@ -179,11 +179,6 @@ class ImageEncoder(eqx.Module):
         )
         self.form = form
 
-    @staticmethod
-    def features_of(size: int, depth: int) -> int:
-        """How many features an encoder of pictures of this size has."""
-        return 2 * 2 * depth * 2 ** (image_layers(size) - 1)
-
     @property
     def features(self) -> int:
         """Length of the feature vector."""

@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 Network = TypeVar("Network", bound=eqx.Module)
 
@@ -55,16 +55,6 @@ class Part(NamedTuple):
     rows: Float[Array, "rows size"]
     memory: Any
     """Optax's state of Adam, for each row."""
-
-    @property
-    def steps(self) -> Int[Array, " rows"]:
-        """Steps that each row has taken."""
-        return optax.tree_utils.tree_get(self.memory, "count")
-
-    @property
-    def momentum(self) -> Float[Array, "rows size"]:
-        """Running mean of the clipped gradients."""
-        return optax.tree_utils.tree_get(self.memory, "mu")
 
 
 class Adam(NamedTuple):

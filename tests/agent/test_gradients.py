@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from optax.tree_utils import tree_get
 
 from plan2explore.agent.gradients import open_batch
 from plan2explore.agent.parts import Part, init_part
@@ -22,7 +23,7 @@ def lessons_of(learner, state_of):
         state = state_of(learner)
         parts = {name: init_part(jnp.array(rows[name], copy=True)) for name in state.parts}
         after, _ = learner.update(state._replace(parts=parts), batch)
-        return {name: np.asarray(part.momentum) for name, part in after.parts.items()}
+        return {name: np.asarray(tree_get(part.memory, "mu")) for name, part in after.parts.items()}
 
     return gradients
 
