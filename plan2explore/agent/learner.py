@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from plan2explore.agent import policy
 from plan2explore.agent.agent import Agent
@@ -28,7 +28,6 @@ from plan2explore.config import AgentConfig, Spaces
 
 CAUSES = ("model", "novelty", "reward", "critic", "actor")
 """Parts in the order in which trouble spreads."""
-Sampler = Callable[[PRNGKeyArray, Any], Batch]
 
 
 class LearnerState(NamedTuple):
@@ -48,7 +47,9 @@ class Learner:
         """`init(key)`: the state of a learner that knows nothing."""
         self.update = self._compile(_update, donate_argnums=0)
         """`update(state, batch)`: the next state, and metrics. The old state's buffers are reused."""
-        self._block = self._compile(_update_block, static_argnames=("sample", "count"), donate_argnums=0)
+        self.update_block = self._compile(_update_block, donate_argnums=0)
+        """`update_block(state, batches)`: many updates, on stacked batches, in one compiled loop. Metrics have a
+        leading axis of updates and stay on the device. The old state's buffers are reused."""
         self._act = self._compile(policy.act, static_argnames="mode")
 
     def _compile(self, function: Callable[..., Any], **options: Any) -> Any:
@@ -61,21 +62,9 @@ class Learner:
 
         return jax.jit(run, **options)
 
-    def update_block(
-        self, state: LearnerState, memory: PyTree, count: int | None = None, sample: Sampler | None = None
-    ) -> tuple[LearnerState, Metrics]:
-        """Many updates in one compiled loop. Metrics have a leading axis of updates and stay on the device.
-
-        With `sample`, each of the `count` updates draws its batch as `sample(key, memory)` inside the loop:
-        give the same function each time, since another one is another program to compile. Without it,
-        `memory` is the batches themselves, stacked. The old state's buffers are reused: do not read it
-        afterwards.
-        """
-        return self._block(state, memory, count=count, sample=sample)
-
     def compile_block(self, state: LearnerState, batches: PyTree) -> None:
         """Compiles `update_block` for batches of this form, so that its first call need not."""
-        self._block.lower(state, batches, count=None, sample=None).compile()
+        self.update_block.lower(state, batches).compile()
 
     def carry(self, environments: int) -> Carried:
         """What to give to the first call of `act`."""
@@ -140,22 +129,16 @@ def _train(agent: Agent, parts: dict[str, Part], lesson: Lesson) -> tuple[dict[s
     return parts, metrics
 
 
-def _update_block(
-    agent: Agent, state: LearnerState, memory: PyTree, count: int | None, sample: Sampler | None
-) -> tuple[LearnerState, Metrics]:
+def _update_block(agent: Agent, state: LearnerState, batches: Batch) -> tuple[LearnerState, Metrics]:
     names: list[str] = []
 
-    def step(state: LearnerState, batch: Batch | None) -> tuple[LearnerState, Float[Array, " metrics"]]:
-        if sample is not None:
-            key, sample_key = jax.random.split(state.key)
-            state, batch = state._replace(key=key), sample(sample_key, memory)
-        assert batch is not None
+    def step(state: LearnerState, batch: Batch) -> tuple[LearnerState, Float[Array, " metrics"]]:
         state, metrics = _update(agent, state, batch)
         names[:] = metrics
         # One vector instead of dozens of numbers, each of which would be written to its own place every time.
         return state, jnp.stack([metrics[name].astype(jnp.float32) for name in names])
 
-    state, values = lax.scan(step, state, None if sample else memory, length=count)
+    state, values = lax.scan(step, state, batches)
     return state, {name: values[:, i] for i, name in enumerate(names)}
 
 

@@ -1,9 +1,10 @@
 """`bench update`: how long an update of the agent takes, and where the time goes.
 
 Everything is timed with random data that is already on the device, after compilation, as the best of
-several runs of a compiled loop of updates. The parts are timed as a ladder: first an update that only draws
-its batch, then one that also trains the world model, then the ensemble, then the exploration behaviour, then
-the task behaviour. A part's time is what its rung adds, so the parts sum up to the whole.
+several runs: as in training, a block's batches are drawn, and a compiled loop of updates learns from them. The
+parts are timed as a ladder: first the drawing alone, then updates that train the world model, then the ensemble
+too, then the exploration behaviour, then the task behaviour. A part's time is what its rung adds, so the parts sum
+up to the whole.
 """
 
 import json
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, Literal
@@ -120,17 +122,15 @@ def make_memory(spaces: Spaces, key: PRNGKeyArray) -> dict[str, Array]:
     return memory
 
 
-def make_sampler(batch: int, length: int) -> Callable[[PRNGKeyArray, dict[str, Array]], dict[str, Array]]:
-    """Draws sequences: any episode, any offset."""
-
-    def sample(key: PRNGKeyArray, memory: dict[str, Array]) -> dict[str, Array]:
-        episode_key, offset_key = jax.random.split(key)
-        episodes = jax.random.randint(episode_key, (batch, 1), 0, EPISODES)
-        offsets = jax.random.randint(offset_key, (batch, 1), 0, FRAMES - length + 1)
-        steps = offsets + jnp.arange(length)
-        return {name: stored[episodes, steps] for name, stored in memory.items()}
-
-    return sample
+def sample(
+    key: PRNGKeyArray, memory: dict[str, Array], count: int, batch: int, length: int
+) -> dict[str, Array]:
+    """Draws batches of sequences: any episode, any offset."""
+    episode_key, offset_key = jax.random.split(key)
+    episodes = jax.random.randint(episode_key, (count, batch, 1), 0, EPISODES)
+    offsets = jax.random.randint(offset_key, (count, batch, 1), 0, FRAMES - length + 1)
+    steps = offsets + jnp.arange(length)
+    return {name: stored[episodes, steps] for name, stored in memory.items()}
 
 
 # --- Measuring ---
@@ -168,19 +168,19 @@ def fresh_compilation_cache() -> Iterator[None]:
 
 
 class Trial:
-    """A learner with something to learn from, which updates as training does: sampling inside the loop."""
+    """A learner with something to learn from, which updates as training does."""
 
     def __init__(self, options: UpdateBench, config: AgentConfig, spaces: Spaces) -> None:
         self.learner, self.count = Learner(config, spaces), options.count
-        self.sample = make_sampler(config.batch, config.length)
+        self.sample = partial(sample, count=options.count, batch=config.batch, length=config.length)
+        self._draw = jax.jit(self.sample)
         self.memory = make_memory(spaces, jax.random.key(KEY))
         self.state = self.learner.init(jax.random.key(KEY))
 
     def run(self) -> LearnerState:
         """One block of updates. The state's buffers are given away, so it is kept here."""
-        self.state, _ = self.learner.update_block(
-            self.state, self.memory, count=self.count, sample=self.sample
-        )
+        batches = self._draw(jax.random.key(KEY), self.memory)
+        self.state, _ = self.learner.update_block(self.state, batches)
         return self.state
 
     def first_s(self) -> float:
@@ -208,27 +208,24 @@ def time_whole(options: UpdateBench, config: AgentConfig, spaces: Spaces) -> tup
 def make_rung(
     trial: Trial, trained: tuple[str, ...] | None
 ) -> Callable[[LearnerState, dict[str, Array]], Any]:
-    """A loop of updates that train all parts, or only some, or (no names) only draw a batch.
+    """Updates that train all parts, or only some, or (no names) only the drawing of their batches.
 
     The loop carries the named parts alone; the compiler drops whatever they do not need.
     """
     names = tuple(trial.state.parts) if trained is None else trained
 
-    def loop(start: LearnerState, memory: dict[str, Array]) -> Any:
-        def step(carry: tuple, key: PRNGKeyArray) -> tuple[tuple, None]:
-            parts, checksum = carry
-            batch = trial.sample(key, memory)
-            if not names:
-                seen = sum(each.astype(jnp.float32).sum() for each in batch.values())
-                return (parts, checksum + seen), None
-            state = start._replace(parts=start.parts | parts, key=key)
-            after = trial.learner.update(state, batch)[0]
-            return ({name: after.parts[name] for name in names}, checksum), None
+    def rung(start: LearnerState, memory: dict[str, Array]) -> Any:
+        def step(parts: dict[str, Any], now: tuple[PRNGKeyArray, dict[str, Array]]) -> tuple[dict[str, Any], None]:
+            key, batch = now
+            after = trial.learner.update(start._replace(parts=start.parts | parts, key=key), batch)[0]
+            return {name: after.parts[name] for name in names}, None
 
-        carry = {name: start.parts[name] for name in names}, jnp.zeros(())
-        return lax.scan(step, carry, jax.random.split(start.key, trial.count))[0]
+        keys, batches = jax.random.split(start.key, trial.count), trial.sample(start.key, memory)
+        if not names:
+            return batches
+        return lax.scan(step, {name: start.parts[name] for name in names}, (keys, batches))[0]
 
-    return loop
+    return rung
 
 
 def time_rung(trial: Trial, trained: tuple[str, ...] | None, repeats: int) -> float:
@@ -362,8 +359,8 @@ def run(options: UpdateBench) -> Report:
     say(f"Compiling and timing the update ({options.preset}), then its parts: a few minutes ...")
     whole, times = time_whole(options, config, spaces)
     say(f"whole update: {times['whole_ms']:.2f} ms (compiled in {times['compile_s']:.0f} s)")
-    batch = jax.eval_shape(whole.sample, jax.random.key(KEY), whole.memory)
-    tflop = count_flop(whole.learner.update, whole.state, batch) / 1e12
+    batches = jax.eval_shape(whole.sample, jax.random.key(KEY), whole.memory)
+    tflop = count_flop(whole.learner.update_block, whole.state, batches) / options.count / 1e12
     report = Report(
         device=jax.devices()[0].device_kind,
         jax=jax.__version__,

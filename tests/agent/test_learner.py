@@ -43,6 +43,8 @@ def steps_of(part):
 def test_a_block_is_its_updates_one_by_one(learner, fresh, batch_of):
     batches = batch_of(blocks=(2,))
     block, metrics = learner.update_block(fresh(), batches)
+    assert metrics["update"].tolist() == [0, 1]
+    assert all(values.shape == (2,) for values in metrics.values())
     state = fresh()
     for i in range(2):
         state, single = learner.update(state, {name: values[i] for name, values in batches.items()})
@@ -74,20 +76,6 @@ def test_the_same_seed_gives_the_same_result_bit_by_bit(learner, fresh, batch_of
     again = learner.init(jax.random.key(0))
     for one, other in zip(leaves(again), leaves(fresh()), strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-def test_batches_can_be_drawn_inside_the_loop(learner, fresh, batch_of):
-    memory = batch_of(blocks=(5,))
-
-    def sample(key, memory):
-        index = jax.random.randint(key, (), 0, 5)
-        return jax.tree.map(lambda values: values[index], memory)
-
-    state, metrics = learner.update_block(fresh(), memory, 3, sample)
-    assert int(state.update) == 3
-    assert metrics["update"].tolist() == [0, 1, 2]
-    assert len(set(metrics["model/proprio"].tolist())) == 3
-    assert all(values.shape == (3,) for values in metrics.values())
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -218,14 +206,14 @@ def test_both_precisions_end_at_the_same_losses(nano, spaces, state_of):
     """After 200 updates on one batch losses have halved, and bfloat16's are within 5 % of float32's."""
     time = np.arange(12).reshape(3, 4)
     proprio = np.stack([np.sin((0.3 + 0.2 * i) * time) for i in range(5)], -1)
-    memory = {"proprio": proprio, "action": proprio[..., 3:], "reward": proprio[..., :2]}
-    memory = {name: jnp.asarray(values, jnp.float32) for name, values in memory.items()}
+    batch = {"proprio": proprio, "action": proprio[..., 3:], "reward": proprio[..., :2]}
+    batches = {name: jnp.tile(jnp.asarray(values, jnp.float32), (200, 1, 1, 1)) for name, values in batch.items()}
     model = replace(nano.model, deter=32, hidden=32, stoch=8, learning_rate=3e-3)
     config = replace(nano, model=model, novelty=replace(nano.novelty, width=32, learning_rate=3e-3))
     ends = {}
     for precision in ("float32", "bfloat16"):
         learner = Learner(replace(config, precision=precision), spaces)
-        state, metrics = learner.update_block(state_of(learner), memory, 200, lambda key, memory: memory)
+        state, metrics = learner.update_block(state_of(learner), batches)
         check_finite(metrics)
         assert all(part.rows.dtype == jnp.float32 for part in state.parts.values())
         assert learner.carry(1).state.deter.dtype == precision

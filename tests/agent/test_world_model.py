@@ -206,9 +206,9 @@ def test_the_model_fits_a_recorded_episode():
     config = replace(tiny, model=model, novelty=NoveltyConfig(objective="random"))
     learner = Learner(config, Spaces(action=1, image=16, tasks=0))
     episode = bouncing_ball(64)
-    chunks = {name: jnp.asarray(np.stack(np.split(steps, 4))) for name, steps in episode.items()}
+    batches = {name: jnp.asarray(np.stack([np.split(steps, 4)] * 200)) for name, steps in episode.items()}
     state = learner.init(jax.random.key(0))
-    state, metrics = learner.update_block(state, chunks, 200, lambda key, memory: memory)
+    state, metrics = learner.update_block(state, batches)
     image = np.asarray(metrics["model/image"])
     assert image[-10:].mean() < image[0] / 10
     assert np.isfinite(image).all()

@@ -58,12 +58,12 @@ def test_batched_products_are_counted():
 def test_batches_are_sequences_of_the_memory():
     steps = jnp.broadcast_to(jnp.arange(bench.FRAMES), (bench.EPISODES, bench.FRAMES))
     memory = {"step": steps, "episode": jnp.broadcast_to(jnp.arange(bench.EPISODES)[:, None], steps.shape)}
-    batch = bench.make_sampler(64, 30)(jax.random.key(0), memory)
-    assert batch["step"].shape == (64, 30)
-    np.testing.assert_array_equal(np.diff(batch["step"], axis=1), 1)
-    np.testing.assert_array_equal(np.diff(batch["episode"], axis=1), 0)
-    assert len(np.unique(batch["episode"])) > 10
-    assert len(np.unique(batch["step"][:, 0])) > 30
+    batches = bench.sample(jax.random.key(0), memory, count=2, batch=32, length=30)
+    assert batches["step"].shape == (2, 32, 30)
+    np.testing.assert_array_equal(np.diff(batches["step"], axis=2), 1)
+    np.testing.assert_array_equal(np.diff(batches["episode"], axis=2), 0)
+    assert len(np.unique(batches["episode"])) > 10
+    assert len(np.unique(batches["step"][..., 0])) > 30
 
 
 def test_the_best_run_counts(monkeypatch):
