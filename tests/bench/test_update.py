@@ -134,7 +134,7 @@ def test_the_table_names_every_part():
         act_ms=1.2,
     )
     console = Console(width=120, record=True)
-    console.print(bench.show(report, 16))
+    console.print(bench.show(report))
     text = console.export_text()
     for expected in ("10.00 ms", "world model", "4.00 ms", "380 of 760", "50%", "16 environments", "1.20 ms"):
         assert expected in text
