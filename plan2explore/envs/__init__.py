@@ -25,16 +25,8 @@ HOMES = {
     "split_name": "names",
 }
 __all__ = [
-    "GymnasiumEnv",
-    "RewardError",
-    "SuiteEnv",
-    "Task",
-    "UnknownName",
-    "VectorEnv",
-    "list_tasks",
-    "make",
-    "split_name",
-]
+    "GymnasiumEnv", "RewardError", "SuiteEnv", "Task", "UnknownName", "VectorEnv", "list_tasks", "make", "split_name",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -8,27 +8,11 @@ from .suite import ALIASES, tasks_of_domains
 GYMNASIUM = "gymnasium:"
 
 PAPER_TASKS = (
-    "acrobot_swingup",
-    "cartpole_balance",
-    "cartpole_balance_sparse",
-    "cartpole_swingup",
-    "cartpole_swingup_sparse",
-    "cheetah_run",
-    "cup_catch",
-    "finger_spin",
-    "finger_turn_easy",
-    "finger_turn_hard",
-    "hopper_hop",
-    "hopper_stand",
-    "pendulum_swingup",
-    "quadruped_run",
-    "quadruped_walk",
-    "reacher_easy",
-    "reacher_hard",
-    "walker_run",
-    "walker_stand",
-    "walker_walk",
-)
+    "acrobot_swingup", "cartpole_balance", "cartpole_balance_sparse", "cartpole_swingup", "cartpole_swingup_sparse",
+    "cheetah_run", "cup_catch", "finger_spin", "finger_turn_easy", "finger_turn_hard", "hopper_hop", "hopper_stand",
+    "pendulum_swingup", "quadruped_run", "quadruped_walk", "reacher_easy", "reacher_hard", "walker_run",
+    "walker_stand", "walker_walk",
+)  # fmt: skip
 EXTRA_TASKS = ("cheetah_run_backward", "cheetah_flip_forward", "cheetah_flip_backward")
 
 

@@ -1,12 +1,7 @@
 """Many environments at once: worker processes that step batches of them through one block of shared memory.
 
 The workers' side, the memory and the messages are in `worker.py`. Workers are plain subprocesses instead of
-`multiprocessing` ones, for four reasons:
-- a fresh interpreter inherits neither JAX's threads (forking them can deadlock) nor its memory;
-- the user's script is not imported again, so it needs no `if __name__ == "__main__"` guard;
-- the socket tells both sides of the other's death: no heartbeat, no helper process that tracks resources;
-- the memory is an anonymous file handed down as a descriptor. It has no name in /dev/shm to leak, is not
-  limited by /dev/shm's size (64 MB in many containers), and vanishes with its last process however that ends.
+`multiprocessing` ones, and the memory is a file without a name: docs/decisions.md says why.
 """
 
 import contextlib

@@ -10,7 +10,7 @@ from .tables import DIRECTIONAL_LIGHT, SAMPLES, SPOT_LIGHT
 from .textures import CUBE, FLAT
 
 RGB_ROLE = int(mujoco.mjtTextureRole.mjTEXROLE_RGB)
-PERSPECTIVE = int(mujoco.mjtProjection.mjPROJ_PERSPECTIVE) if hasattr(mujoco, "mjtProjection") else 0
+PERSPECTIVE = int(mujoco.mjtProjection.mjPROJ_PERSPECTIVE)
 SRGB = int(mujoco.mjtColorSpace.mjCOLORSPACE_SRGB)
 RGB_CHANNELS = 3
 SHAPE_NAMES = {
@@ -68,8 +68,7 @@ def geom_features(model: mujoco.MjModel) -> Iterator[str]:
 
 def camera_features(model: mujoco.MjModel, camera: int) -> Iterator[str]:
     """What is unsupported about a camera."""
-    projection = model.cam_projection if hasattr(model, "cam_projection") else model.cam_orthographic
-    if projection[camera] != PERSPECTIVE:
+    if model.cam_projection[camera] != PERSPECTIVE:
         yield "orthographic camera"
     if np.any(model.cam_sensorsize[camera]):
         yield "camera with a sensor size"

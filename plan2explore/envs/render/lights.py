@@ -20,7 +20,7 @@ from .kernel import (
     subtract,
     vector,
 )
-from .shapes import PLANE, crosses_plane, hit
+from .shapes import hit_from_any_side
 from .tables import (
     ATTENUATION,
     CASTS_SHADOW,
@@ -150,11 +150,7 @@ def occludes(geoms: Table, g: int, origin: Vector, way: Vector) -> bool:
     """Whether geom g lies between `origin` and `origin + way`."""
     local_origin = to_local(geoms, g, subtract(origin, vector(geoms, g, POSITION)))
     local_way = to_local(geoms, g, way)
-    kind = int(geoms[g, KIND])
-    if kind == PLANE:
-        t = crosses_plane(vector(geoms, g, SIZE), local_origin, local_way)
-    else:
-        t = hit(kind, vector(geoms, g, SIZE), local_origin, local_way)
+    t = hit_from_any_side(int(geoms[g, KIND]), vector(geoms, g, SIZE), local_origin, local_way)
     return 0.0 < t < BEFORE_SURFACE
 
 

@@ -18,14 +18,20 @@ FAR_AWAY = 1e30
 
 
 @compiled
-def hit_plane(size: Vector, origin: Vector, direction: Vector) -> float:
-    """Distance to a rectangle in the xy plane, seen from above only."""
-    if origin[2] <= 0.0 or direction[2] >= 0.0:
+def crosses_plane(size: Vector, origin: Vector, direction: Vector) -> float:
+    """Distance to a rectangle in the xy plane, from either side."""
+    if origin[2] * direction[2] >= 0.0:
         return MISS
     t = -origin[2] / direction[2]
     if abs(origin[0] + t * direction[0]) > size[0] or abs(origin[1] + t * direction[1]) > size[1]:
         return MISS
     return t
+
+
+@compiled
+def hit_plane(size: Vector, origin: Vector, direction: Vector) -> float:
+    """Distance to a rectangle in the xy plane, seen from above only."""
+    return crosses_plane(size, origin, direction) if origin[2] > 0.0 else MISS
 
 
 @compiled
@@ -109,14 +115,9 @@ def hit(kind: int, size: Vector, origin: Vector, direction: Vector) -> float:
 
 
 @compiled
-def crosses_plane(size: Vector, origin: Vector, direction: Vector) -> float:
-    """Distance to a rectangle in the xy plane, from either side."""
-    if origin[2] * direction[2] >= 0.0:
-        return MISS
-    t = -origin[2] / direction[2]
-    if abs(origin[0] + t * direction[0]) > size[0] or abs(origin[1] + t * direction[1]) > size[1]:
-        return MISS
-    return t
+def hit_from_any_side(kind: int, size: Vector, origin: Vector, direction: Vector) -> float:
+    """As `hit`, but for planes, which count from below too."""
+    return crosses_plane(size, origin, direction) if kind == PLANE else hit(kind, size, origin, direction)
 
 
 @compiled

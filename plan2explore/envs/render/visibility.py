@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .kernel import Table, Vector, along, compiled, subtract, vector
-from .shapes import MISS, PLANE, crosses_plane, hit
+from .shapes import MISS, PLANE, hit, hit_from_any_side
 from .tables import (
     AHEAD,
     EYE,
@@ -115,11 +115,7 @@ def reach(geoms: Table, g: int, eye: Vector, direction: Vector, mirror: int) -> 
     """Depth of transparent geom g along a ray, planes from both sides; MISS below a mirror."""
     origin = to_local(geoms, g, subtract(eye, vector(geoms, g, POSITION)))
     local = to_local(geoms, g, direction)
-    kind = int(geoms[g, KIND])
-    if kind == PLANE:
-        t = crosses_plane(vector(geoms, g, SIZE), origin, local)
-    else:
-        t = hit(kind, vector(geoms, g, SIZE), origin, local)
+    t = hit_from_any_side(int(geoms[g, KIND]), vector(geoms, g, SIZE), origin, local)
     if mirror != NOTHING and height_above(geoms, mirror, along(eye, t, direction)) < 0.0:
         return MISS
     return t
