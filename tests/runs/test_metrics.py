@@ -206,3 +206,30 @@ def test_weights_and_biases_gets_the_same(run, monkeypatch):
         {"env_steps": 7, "walk": ("gif", b"GIF")},
     ]
     assert calls[-1] == ("finish",)
+
+
+OFFLINE = """
+import sys
+from pathlib import Path
+import numpy as np
+from plan2explore.runs.folder import RunFolder
+from plan2explore.runs.metrics import Metrics
+for start in (0, 500):
+    with Metrics(RunFolder.open(Path(sys.argv[1])), start, wandb=True) as metrics:
+        metrics.write(start + 5, {"loss": 2.0})
+        metrics.histogram(start + 6, "novelty/reward", np.arange(4.0))
+        metrics.video(start + 7, "evaluation/walk", np.zeros((2, 16, 16, 3), np.uint8), 10)
+"""
+
+
+def test_the_real_weights_and_biases_keeps_it_without_a_network(run):
+    environment = os.environ | {"WANDB_MODE": "offline", "WANDB_SILENT": "true"}
+    subprocess.run([sys.executable, "-c", OFFLINE, str(run.path)], env=environment, check=True, timeout=120)
+    starts = sorted((run.path / "wandb").glob("offline-run-*"))
+    assert len(starts) == 2
+    for start in starts:
+        (kept,) = start.glob(f"run-{run.id}.wandb")
+        for word in (b"env_steps", b"loss", b"novelty/reward", b"evaluation/walk"):
+            assert word in kept.read_bytes()
+        (film,) = start.rglob("*.gif")
+        assert film.read_bytes()[:3] == b"GIF"
