@@ -11,6 +11,7 @@ from sizes import NANO
 
 from plan2explore import demo
 from plan2explore.phases.evaluate import Scores
+from plan2explore.phases.policy import Policy
 
 ROOT = Path(demo.__file__).parents[1]
 
@@ -43,6 +44,16 @@ def test_the_journey_leaves_a_table_a_picture_videos_and_a_report(tmp_path, monk
     for scores in found["scores"].values():
         for row in demo.ROWS[1:]:
             assert f"{scores[row]['mean']:.1f}</strong>" in page
+    assert page.count("data:video/mp4") >= 4  # what both explorations did, and the two tasks
+
+    def refuse(*_, **__):
+        raise AssertionError("played again")
+
+    monkeypatch.setattr(Policy, "evaluate", refuse)
+    monkeypatch.setattr(demo, "write_report", lambda runs, out: out)
+    assert demo.main(["--out", str(tmp_path), "--episodes", "2"]) == 0
+    again = json.loads((tmp_path / "demo.json").read_text())
+    assert (again["scores"], again["seconds"]) == (found["scores"], found["seconds"])
 
 
 def test_random_scores_are_those_of_random_actions():

@@ -16,6 +16,7 @@ from ..agent.novelty import find_objective
 from ..config import PRESETS, ExploreConfig, Schedule, WorldConfig, differences, read_config
 from ..envs import Task
 from ..envs.names import GYMNASIUM, check_module, split_name
+from ..memory.files import EpisodeFolder
 from ..memory.replay import Replay, plan_replay
 from ..runs.checkpoint import Checkpoints, unpack
 from ..runs.files import keep_lines, parse_object, split_lines
@@ -269,6 +270,8 @@ def open_training(
     found = Checkpoints(job.folder.checkpoints).load_latest()
     if found is None:
         state, meta = start if start is not None else learner.init(key), None
+        if there := len(EpisodeFolder(job.folder.episodes, read_only=True).numbers()):
+            progress.say(f"There is no checkpoint: learning starts anew, with the {there:,} episodes that are there.")
     else:
         arrays, meta = found
         check_meta(job.folder, meta)

@@ -349,7 +349,9 @@ class Training:
 
     def _update(self) -> None:
         """Starts a block of updates on the device."""
-        self._compiling.join()
+        if self._compiling.is_alive():
+            self.progress.say("Waiting for the compiler; what it makes is kept for the next start ...")
+            self._compiling.join()
         while len(self._flight) >= IN_FLIGHT:
             jax.block_until_ready(self._flight.popleft())
         key = jax.random.fold_in(jax.random.fold_in(self._key, SAMPLE), self.updates)
@@ -395,10 +397,12 @@ class Training:
         self._obey()
 
     def _evaluate_sometimes(self) -> None:
-        every = self.job.schedule.evaluate_every
-        if self._evaluation is None and every and self.env_steps - self._evaluated_at >= every and self.updates:
+        every, in_turn = self.job.schedule.evaluate_every, self.job.schedule.collect == "in-turn"
+        ending = self.env_steps >= self.job.goal and not in_turn  # the last one comes after the last updates
+        due = every and self.env_steps - self._evaluated_at >= every and self.updates and not ending
+        if self._evaluation is None and due:
             self._evaluation = self._start_evaluation()
-        if self.job.schedule.collect == "in-turn":
+        if in_turn:
             self._finish_evaluation()
         elif self._evaluation is not None:
             self._play_on(self._evaluation)

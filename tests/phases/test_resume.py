@@ -178,7 +178,7 @@ def test_damaged_files_are_named_set_aside_and_survived(taken_in_turn, copy_of, 
     assert EpisodeFolder(run.folder.episodes, read_only=True).numbers() == [0, 2, 3, 4, 5, 6]
 
 
-def test_an_episode_of_a_round_to_come_that_is_damaged_is_played_again(taken_in_turn, copy_of, caplog):
+def test_an_episode_of_a_round_to_come_that_is_damaged_is_played_again(taken_in_turn, copy_of, caplog, capsys):
     run = copy_of(taken_in_turn.run)
     for file in run.folder.checkpoints.iterdir():  # as if it had been killed before the first
         file.unlink()
@@ -186,6 +186,7 @@ def test_an_episode_of_a_round_to_come_that_is_damaged_is_played_again(taken_in_
         file = run.folder.episodes / f"{number:06}.npz"
         file.write_bytes(file.read_bytes()[:-100])
     again = nano_explore(run.path, in_turn())
+    assert "There is no checkpoint: learning starts anew, with the 5 episodes" in capsys.readouterr().err
     assert_same_arrays(parameters(again), parameters(taken_in_turn.run))
     assert evaluations(again) == evaluations(taken_in_turn.run)
     assert "000000.npz" in caplog.text and (run.folder.episodes / "set-aside" / "000000.npz").exists()

@@ -16,6 +16,7 @@ from nano import (
     in_turn,
     nano_config,
     nano_explore,
+    overlap,
     parameters,
     progress_of,
 )
@@ -102,6 +103,13 @@ def test_probes_are_evaluated_on_a_schedule(taken_in_turn, overlapped):
         (TASKS[0], steps) for steps in (2000, 4000, 5000)
     ]
     assert taken_in_turn.run.snapshots == [2000, 4000, 5000]
+
+
+def test_the_last_evaluation_comes_once_and_after_the_last_updates(tmp_path):
+    lines = evaluations(nano_explore(tmp_path / "run", overlap(), 4000))
+    found = [(line["task"], line["env_steps"]) for line in lines]
+    assert found == [(task, steps) for steps in (2000, 4000) for task in TASKS]
+    assert lines[-1]["updates"] == 200
 
 
 def test_in_turn_gives_the_same_bits_again(taken_in_turn, tmp_path):
