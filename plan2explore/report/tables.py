@@ -179,7 +179,7 @@ def published_at(task: str, method: str, protocol: str, env_steps: int) -> Point
 
 
 def result_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """A line for each task, method and protocol there is: the score at its last env steps, beside the published curve."""
+    """A line for each task, method and protocol there is: its last episodes' score, beside the published curve."""
     groups: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
     for result in results:
         groups[result.task, result.method, result.protocol].append(result)
@@ -195,14 +195,17 @@ def result_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
 
 def results_markdown(results: Sequence[Result]) -> str:
     """The lines of `result_rows` for people."""
-    rows = [["Task", "Method", "Protocol", "Env steps", "Score", "Seeds", "Episodes", "Published at as many"]]
+    score = f"Mean of last {EPISODES}"
+    rows = [["Task", "Method", "Protocol", "Env steps", score, "Seeds", "Episodes", "Published at as many"]]
     for row in result_rows(results):
         score = f"{float(row['score']):.1f}" + (f" ± {float(row['std']):.1f}" if row["std"] else "")
         published = MISSING if row["published"] == "" else f"{row['published']:.0f} ± {row['published_std']:.0f}"
         numbers = [steps_text(row["env_steps"]), score, row["seeds"], row["episodes"], published]
         rows.append([str(value) for value in (row["task"], row["method"], row["protocol"], *numbers)])
     return (
-        "## Every result, at its last env steps\n\nPublished: mean ± standard deviation over seeds, Plan2Explore zero-shot "
+        f"## Every result: mean of the last {EPISODES} evaluation episodes\n\nUp to the env steps given, of as many "
+        "evaluations as that takes; Episodes says how many there were, of the seed with fewest. (A report's score is of the "
+        "last evaluation alone.) Published: mean ± standard deviation over seeds, Plan2Explore zero-shot "
         f"and Dreamer supervised.\n\n{_markdown(rows)}"
     )
 

@@ -103,6 +103,7 @@ def test_files_say_what_is_printed(tmp_path, capsys):
     assert printed == (tmp_path / "out" / "tables.md").read_text() == write_tables([tmp_path / "mine.csv"])
     assert "| cheetah_run_backward | plan2explore | zero-shot probe | 500K " in printed
     assert "| 491 ± 45 " in printed
+    assert "## Every result: mean of the last 20 evaluation episodes\n" in printed and "| Mean of last 20 |" in printed
     rows = list(csv.DictReader((tmp_path / "out" / "table_1.csv").read_text().splitlines()))
     assert len(rows) == 21 * len(METHODS)
     cheetah = next(row for row in rows if (row["task"], row["method"]) == ("cheetah_run", "plan2explore"))
