@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..agent.agent import Agent, Rows
+from ..agent.novelty import OBJECTIVES
 from ..config import PRESETS, AgentConfig, ExploreConfig, Spaces, differences
 from ..memory import Episode
 from ..memory.files import EpisodeFolder
-from ..phases.explore import stored_config
+from ..phases.explore import read_stored
 from ..phases.run import Run
 from ..runs.checkpoint import Checkpoints, unpack_rows
 from ..runs.files import read_lines
@@ -34,8 +35,8 @@ class Explored:
 
     @cached_property
     def config(self) -> ExploreConfig:
-        """The settings that it was started with."""
-        return stored_config(self.run.folder)
+        """The settings that it was started with. No world is made of them here, so its module may be missing."""
+        return read_stored(self.run.folder, "config", ExploreConfig)
 
     @property
     def method(self) -> str:
@@ -74,6 +75,11 @@ class Explored:
         return self._adaptations[0]
 
     @property
+    def unfinished(self) -> list[RunFolder]:
+        """Adaptations that were begun and did not come to their end."""
+        return [folder for folder in self.adaptations if not is_finished(folder)]
+
+    @property
     def faults(self) -> list[str]:
         """Adaptations that cannot be read, each in a sentence."""
         return self._adaptations[1]
@@ -109,6 +115,11 @@ class Explored:
 
     def mind(self, episode: Episode) -> tuple[Agent, Rows, int]:
         """The agent of the last good snapshot, its parameters, and its env steps; sizes are those of the episode."""
+        if self.method not in OBJECTIVES:
+            raise ValueError(
+                f"It was explored with the objective {self.method!r}, which is not registered here: import your file that "
+                "registers it and call plan2explore.report from Python."
+            )
         agent = agent_of(self.config.agent, spaces_of(self.config, episode))
         snapshots = Checkpoints(self.run.folder.snapshots, keep=None)
         for steps in reversed(snapshots.steps()):
@@ -145,7 +156,10 @@ def _fitting(agent: Agent, rows: dict[str, np.ndarray], name: str) -> Rows:
 
 
 def open_runs(paths: Sequence[Path]) -> tuple[list[Explored], list[str]]:
-    """The runs with names that tell them apart, and a sentence for each whose description is damaged."""
+    """The runs with names that tell them apart, and a sentence for each whose description is damaged.
+
+    If all of them are, nothing can be shown, and that is an error.
+    """
     found, damaged = [], []
     for path in paths:
         if not RunFolder.is_run(path):
@@ -156,6 +170,8 @@ def open_runs(paths: Sequence[Path]) -> tuple[list[Explored], list[str]]:
             if RunFolder.is_run(path) and "damaged" not in str(error):
                 raise
             damaged.append(str(error))
+    if not found:
+        raise RunError(" ".join(damaged))
     names = _names([run.path for run in found])
     return [Explored(run, name, number) for number, (run, name) in enumerate(zip(found, names, strict=True))], damaged
 
@@ -176,6 +192,18 @@ def nearest_preset(config: ExploreConfig) -> tuple[str, list[str]]:
     name = min(apart, key=lambda name: len(apart[name]))
     known = ("world.world:", "probes:", "seed:")  # said elsewhere
     return name, [each for each in apart[name] if not each.startswith(known)]
+
+
+def is_finished(folder: RunFolder) -> bool:
+    """Whether an adaptation came to its end."""
+    return (folder.path / "finished").exists()
+
+
+def shots_of(folder: RunFolder) -> int:
+    """Episodes of the task that an adaptation was given: 0 is zero-shot."""
+    config = folder.settings.get("config")
+    shots = config.get("shots") if isinstance(config, dict) else 0
+    return shots if isinstance(shots, int) else 0
 
 
 def is_number(value: Any) -> bool:

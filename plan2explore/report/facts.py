@@ -23,14 +23,17 @@ def what_was_run(explored: Explored) -> Markup:
         "Env steps": f"{_last(explored, 'env_steps'):,.0f} of {goal:,}" if isinstance(goal, int) else "?",
         "Updates": f"{_last(explored, 'update'):,.0f}",
         "Wall time (h:m:s)": wall_time(explored.metrics, starts),
+    }
+    folded: dict[str, Any] = {
         "Preset": preset,
         "Changed settings": join([tag("div", tag("code", each)) for each in changed]) if changed else "none",
     }
-    pairs |= _start(starts[-1], len(starts)) if starts else {}
+    folded |= _start(starts[-1], len(starts)) if starts else {}
     notes = [missing(sentence) for sentence in explored.faults]
     if not starts:
         notes.append(missing(f"starts.jsonl of {explored.name} is missing or damaged: machine and versions are not known."))
-    return join([tag("h3", explored.label), facts(pairs), *notes])
+    more = tag("details", tag("summary", "Settings, machine and versions"), facts(folded))
+    return join([tag("h3", explored.label), facts(pairs), more, *notes])
 
 
 def _last(explored: Explored, name: str) -> float:

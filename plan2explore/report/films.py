@@ -1,19 +1,23 @@
 """Films in the page: stored episodes of exploration, and those of adapted tasks, made as small as the page allows."""
 
+import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import imageio_ffmpeg
 import numpy as np
 
 from ..memory import Episode
+from ..runs.folder import RunFolder
 from .coordinates import coordinates_of
-from .explored import Explored
+from .explored import Explored, Missing, shots_of
 from .html import Markup, figure, film, grid, join, missing, tag
 from .pictures import write_video
+from .results import PROBE
 
 MOST_FRAMES = 251  # half of those of an episode with two env steps per action
 LARGEST_SOURCE = 256 * 2**20  # bytes of a film that is read at all
@@ -28,8 +32,8 @@ class Film:
     make: Callable[[int], bytes]
 
 
-def show_films(films: Sequence[Film], room: int) -> tuple[Markup, int]:
-    """Films side by side, and the bytes that they take of the page. Each may take its share of what is left."""
+def show_films(films: Sequence[Film], room: int) -> Markup:
+    """Films side by side, in so many bytes of the page. Each may take its share of what is left."""
     shown, notes, left = [], [], room
     for index, each in enumerate(films):
         share = left // (len(films) - index) * 3 // 4  # base64 makes four characters of three bytes
@@ -41,7 +45,7 @@ def show_films(films: Sequence[Film], room: int) -> tuple[Markup, int]:
         piece = figure(film(data, each.caption), each.caption)
         left -= len(piece)
         shown.append(piece)
-    return join([*notes, grid(shown)]), room - left
+    return join([*notes, grid(shown)])
 
 
 def exploration_films(explored: Explored) -> list[Film]:
@@ -88,9 +92,9 @@ def encode(frames: np.ndarray, fps: float, limit: int) -> bytes:
     raise ValueError("There is no room for it in the page.")
 
 
-def stored_films(folder: Path, name: str) -> list[Film]:
-    """The films that a run has in `videos/`."""
-    return [Film(f"{name}: {file.name}", _of_file(file)) for file in sorted(folder.glob("*.mp4"))]
+def stored_films(folder: Path, tell: Callable[[str], str]) -> list[Film]:
+    """The films in a run's `videos/`; `tell` says by a file's name what it shows."""
+    return [Film(tell(file.stem), _of_file(file)) for file in sorted(folder.glob("*.mp4"))]
 
 
 def _of_file(file: Path) -> Callable[[int], bytes]:
@@ -119,16 +123,32 @@ def shrink(file: Path, limit: int) -> bytes:
 
 def adaptation_films(explored: Explored) -> list[Film]:
     """What the run's folder and those of its adaptations have."""
-    films = stored_films(explored.run.folder.videos, explored.label)
+    films = stored_films(explored.run.folder.videos, partial(_probe_shown, explored))
     for folder in explored.adaptations:
-        films += stored_films(folder.videos, f"{explored.label}, adapted: {folder.path.name}")
+        films += stored_films(folder.videos, partial(_adaptation_shown, explored, folder))
     return films
 
 
-def films_of(explored: Explored, room: int) -> tuple[Markup, int]:
-    """All films of a run."""
+def _probe_shown(explored: Explored, stem: str) -> str:
+    """`evaluate --video` calls the film of a probe TASK-STEPS."""
+    task, _, steps = stem.rpartition("-")
+    known = task in explored.probes and steps.isdecimal()
+    return f"{explored.label}: {task}, {PROBE} at env step {int(steps):,}" if known else f"{explored.label}: {stem}"
+
+
+def _adaptation_shown(explored: Explored, folder: RunFolder, stem: str) -> str:
+    """The task and how it was learned; a film that `evaluate --video` did not name keeps its own name."""
+    task, shots = str(folder.settings.get("task", "")), shots_of(folder)
+    how = f"few-shot ({shots} episodes)" if shots else "zero-shot"
+    snapshot = folder.settings.get("snapshot")
+    start = f" from env step {snapshot:,}" if isinstance(snapshot, int) else ""
+    named = "" if re.fullmatch(rf"{re.escape(task)}-\d+", stem) else f", {stem}"
+    return f"{explored.label}: {task}, {how}{start}{named}"
+
+
+def films_of(explored: Explored, room: int) -> Markup:
+    """All films of a run, in about so many bytes of the page."""
     films = [*exploration_films(explored), *adaptation_films(explored)]
     if not films:
-        return missing(f"{explored.name} has no episode and no film to show."), 0
-    shown, size = show_films(films, room)
-    return join([tag("h3", explored.label), shown]), size
+        raise Missing(f"{explored.name} has no episode and no film to show.")
+    return join([tag("h3", explored.label), show_films(films, room)])

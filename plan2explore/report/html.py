@@ -133,6 +133,7 @@ svg image, img { image-rendering: pixelated; }
 video { background: #000; border-radius: 4px; max-width: 24rem; margin: 0 auto; }
 dl { display: grid; grid-template-columns: minmax(6rem, 12rem) 1fr; gap: .15rem 1rem; margin: .5rem 0; }
 dd { margin: 0; min-width: 0; }
+summary { cursor: pointer; color: var(--accent); }
 code { font: .9em ui-monospace, monospace; }
 .grid, .strip, table { margin: 0 0 1rem; }
 table { border-collapse: collapse; width: 100%; font-size: .93rem; font-variant-numeric: tabular-nums; }

@@ -5,11 +5,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..reference import METHODS, paper_scores, published_curve
-from .explored import Explored, is_number, lines_of
+from ..runs.folder import RunFolder
+from .explored import Explored, is_number, lines_of, shots_of
 from .figures import Line, curves
 from .html import Markup, figure, grid, join, missing, table, tag
 from .results import FEW_SHOT, OFFLINE, PROBE
 
+NOTE = (
+    "A score is the mean sum of rewards over the episodes of the last evaluation (plan2explore table: over the last 20 "
+    "episodes, of one evaluation or more); the interval is of that mean, by bootstrap over the episodes. The paper's "
+    "numbers are those of its tables, at 3.5M env steps (zero-shot) and at 1M and 150 episodes of the task (few-shot): "
+    "compare with the env steps here."
+)
+NOTE_ON_PUBLISHED = " Dotted: published curves, shaded by one standard deviation over seeds."
 PAPER_TABLE = {PROBE: (1, "3.5M"), OFFLINE: (1, "3.5M"), FEW_SHOT: (2, "1M + 150k")}
 
 
@@ -30,9 +38,7 @@ def find_scores(explored: Explored) -> list[Scored]:
     """All evaluations of a run and of what was adapted from it."""
     found = _by_task(explored, lines_of(explored.run.folder), PROBE, 0.0, 0)
     for folder in explored.adaptations:
-        config, snapshot = folder.settings.get("config"), folder.settings.get("snapshot")
-        shots = config.get("shots") if isinstance(config, dict) else 0
-        shots = shots if isinstance(shots, int) else 0
+        snapshot, shots = folder.settings.get("snapshot"), shots_of(folder)
         before = float(snapshot) if snapshot is not None and is_number(snapshot) else 0.0
         found += _by_task(explored, lines_of(folder), FEW_SHOT if shots else OFFLINE, before, shots)
     return found
@@ -50,19 +56,25 @@ def _by_task(
 def scores(every: Sequence[Explored]) -> Markup:
     """The last evaluation of everything as a table, and all of them as curves, a figure for each task."""
     found = [scored for explored in every for scored in find_scores(explored)]
+    notes = [_unfinished(explored, folder) for explored in every for folder in explored.unfinished]
     if not found:
-        return missing("Nothing was evaluated: explore with --probe TASK, or adapt the run to a task.")
+        return join([*notes, missing("Nothing was evaluated: explore with --probe TASK, or adapt the run to a task.")])
     head = ("Task", "Run", "How", "Env steps", "Score", "95 % interval", "Episodes", "Paper")
     rows = [_row(scored) for scored in sorted(found, key=lambda scored: (scored.task, scored.protocol))]
-    tasks = dict.fromkeys(scored.task for scored in found)
-    drawn = [figure(_curves(task, found), task) for task in tasks]
-    note = (
-        "A score is the mean sum of rewards over the episodes of the last evaluation; the interval is of that mean, by "
-        "bootstrap over the episodes. The paper's numbers are those of its tables, at 3.5M env steps (zero-shot) and at "
-        "1M and 150 episodes of the task (few-shot): compare with the env steps here. Dotted: published curves, shaded by "
-        "one standard deviation over seeds."
+    lines = {task: _lines(task, found) for task in dict.fromkeys(scored.task for scored in found)}
+    # Where no line has two points, the table says more.
+    drawn = {task: each for task, each in lines.items() if any(len(line.x) > 1 for line in each)}
+    figures = [figure(curves(each, "env steps", "score", named=True), task) for task, each in drawn.items()]
+    note = NOTE + NOTE_ON_PUBLISHED * any(line.quiet for each in drawn.values() for line in each)
+    return join([*notes, table(head, rows), tag("p", note, class_="soft"), grid(figures)])
+
+
+def _unfinished(explored: Explored, folder: RunFolder) -> Markup:
+    task = folder.settings.get("task", "?")
+    return missing(
+        f"{explored.label}: the adaptation to {task} in adapt/{folder.path.name} is unfinished. "
+        "If nothing is running there any more, its adapt command goes on with it."
     )
-    return join([table(head, rows), tag("p", note, class_="soft"), grid(drawn)])
 
 
 def _row(scored: Scored) -> list[Any]:
@@ -83,7 +95,7 @@ def _paper(scored: Scored) -> str:
     return "; ".join(f"{found[name]:.0f} ({name}, {steps})" for name in shown) or "not in the paper's table"
 
 
-def _curves(task: str, found: Sequence[Scored]) -> Markup:
+def _lines(task: str, found: Sequence[Scored]) -> list[Line]:
     """Scores of a task over env steps: every run's, and what was published."""
     lines = [_line(scored, number) for number, scored in enumerate(s for s in found if s.task == task)]
     furthest = max(max(line.x) for line in lines)
@@ -94,7 +106,7 @@ def _curves(task: str, found: Sequence[Scored]) -> Markup:
             x, y = [point.env_steps for point in points], [point.mean for point in points]
             low, high = ([point.mean + sign * point.std for point in points] for sign in (-1, 1))
             lines.append(Line(f"published {method}", x, y, low, high, colour=len(lines), quiet=True))
-    return curves(lines, "env steps", "score", named=True)
+    return lines
 
 
 def _line(scored: Scored, number: int) -> Line:

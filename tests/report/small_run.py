@@ -76,4 +76,5 @@ def _adapt(folder: RunFolder, config: ExploreConfig, snapshot: int) -> None:
     adapted.videos.mkdir()
     moving = np.zeros((20, 32, 32, 3), np.uint8)
     moving[:, :, :, 0] = np.linspace(0, 255, 20, dtype=np.uint8)[:, None, None]
-    write_video(adapted.videos / "episode.mp4", moving, 10)
+    write_video(adapted.videos / f"{TASK}-0.mp4", moving, 10)
+    (adapted.path / "finished").touch()

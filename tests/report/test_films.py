@@ -1,9 +1,13 @@
 """Films are made as small as the page allows, or left out with a sentence."""
 
+import shutil
+
 import numpy as np
 import pytest
+from small_run import TASK
 
-from plan2explore.report.films import Film, encode, show_films, shrink, stored_films
+from plan2explore.report.explored import open_runs
+from plan2explore.report.films import Film, adaptation_films, encode, show_films, shrink, stored_films
 from plan2explore.report.pictures import write_video
 
 FRAMES = np.random.default_rng(0).integers(0, 255, (30, 32, 32, 3), np.uint8)
@@ -19,9 +23,9 @@ def test_a_film_gets_smaller_until_it_fits():
 
 def test_a_stored_film_is_taken_as_it_is_or_shrunk(tmp_path):
     file = write_video(tmp_path / "a.mp4", FRAMES.repeat(4, 0), 10)
-    (film,) = stored_films(tmp_path, "run")
+    (film,) = stored_films(tmp_path, "run: {}".format)
     size = file.stat().st_size
-    assert film.caption == "run: a.mp4" and film.make(size) == file.read_bytes()
+    assert film.caption == "run: a" and film.make(size) == file.read_bytes()
     assert len(film.make(size - 1)) < size
     with pytest.raises(ValueError, match="no room"):
         shrink(file, 100)
@@ -30,9 +34,8 @@ def test_a_stored_film_is_taken_as_it_is_or_shrunk(tmp_path):
 def test_what_is_no_film_is_said(tmp_path):
     (tmp_path / "a.mp4").write_bytes(b"#EXTM3U\nfile:///etc/passwd\n")
     (tmp_path / "b.mp4").mkdir()
-    page, used = show_films(stored_films(tmp_path, "run"), 10**6)
-    assert "run: a.mp4: left out. It is damaged" in page and "run: b.mp4: left out" in page and "<video" not in page
-    assert used == 0
+    page = show_films(stored_films(tmp_path, "run: {}".format), 10**6)
+    assert "run: a: left out. It is damaged" in page and "run: b: left out" in page and "<video" not in page
 
 
 def test_films_share_the_room():
@@ -42,6 +45,23 @@ def test_films_share_the_room():
         asked.append(limit)
         return b"x" * min(limit, 3000)
 
-    page, used = show_films([Film(str(number), make) for number in range(3)], 40_000)
+    page = show_films([Film(str(number), make) for number in range(3)], 40_000)
     assert page.count("<video") == 3 and asked[0] == 40_000 // 3 * 3 // 4 and asked[2] > asked[0]
-    assert 12_000 < used < 14_000
+    assert 12_000 < len(page) < 14_000
+
+
+def test_captions_say_what_is_shown(small_runs, tmp_path):
+    run = shutil.copytree(small_runs[0], tmp_path / "copy")
+    adapted = run / "adapt" / TASK
+    shutil.copytree(adapted, run / "adapt" / "few")
+    description = run / "adapt" / "few" / "run.json"
+    description.write_text(description.read_text().replace('"shots": 0', '"shots": 20'))
+    (run / "videos").mkdir()
+    for file in (run / "videos" / f"{TASK}-3000.mp4", run / "videos" / "holiday-2.mp4", adapted / "videos" / "other.mp4"):
+        shutil.copy(adapted / "videos" / f"{TASK}-0.mp4", file)
+    captions = [film.caption.removeprefix("copy (plan2explore): ") for film in adaptation_films(open_runs([run])[0][0])]
+    assert captions == [
+        f"{TASK}, zero-shot probe at env step 3,000", "holiday-2",
+        f"{TASK}, zero-shot from env step 3,000", f"{TASK}, zero-shot from env step 3,000, other",
+        f"{TASK}, few-shot (20 episodes) from env step 3,000",
+    ]  # fmt: skip

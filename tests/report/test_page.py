@@ -3,12 +3,15 @@
 import hashlib
 import shutil
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from small_run import TASK, make_run, score
 
+from plan2explore.cli import main
+from plan2explore.memory.files import EpisodeFolder
 from plan2explore.report import films, page
 from plan2explore.report.page import write_report
 from plan2explore.runs.files import append_line
@@ -97,7 +100,7 @@ def test_damaged_pieces_are_said_and_the_rest_is_shown(small_runs, tmp_path):
     (run / "episodes" / "000002.npz").write_bytes(b"PK nonsense")
     (run / "starts.jsonl").unlink()
     next((run / "snapshots").glob("*.safetensors")).write_bytes(b"nothing")
-    (run / "adapt" / TASK / "videos" / "episode.mp4").write_bytes(b"no film at all")
+    (run / "adapt" / TASK / "videos" / f"{TASK}-0.mp4").write_bytes(b"no film at all")
     (run / "adapt" / "broken").mkdir()
     with (run / "evaluations.jsonl").open("ab") as file:
         file.write(b'{"task": 3}\n{"task": "x", "env_steps": 1, "mean": "high", "interval": 5, "episodes": {}}\n}{\n')
@@ -127,6 +130,46 @@ def test_settings_that_cannot_be_read_are_said(small_runs, tmp_path):
     (broken / "run.json").write_text("{")
     words = Elements(write_report([run, broken], tmp_path / "page.html")).words
     assert "hoopla" in words and "is damaged" in words and "127.0" in words
+
+
+def test_a_damaged_run_is_refused_and_its_page_stays(small_runs, tmp_path, capsys):
+    run = shutil.copytree(small_runs[0], tmp_path / "run")
+    (run / "report.html").write_text("the old page")
+    (run / "run.json").write_text("{")
+    with pytest.raises(SystemExit) as exited:
+        main(["report", str(run)])
+    told = capsys.readouterr().err
+    assert exited.value.code == 2 and told.count("\n") == 1 and "run.json is damaged" in told
+    assert (run / "report.html").read_text() == "the old page"
+
+
+def test_an_objective_that_is_not_registered_here_is_said(small_runs, tmp_path, caplog):
+    run = shutil.copytree(small_runs[0], tmp_path / "run")
+    text = (run / "run.json").read_text()
+    (run / "run.json").write_text(text.replace('"objective": "plan2explore"', '"objective": "outskirts"'))
+    words = Elements(write_report(run)).words
+    assert words.count("which is not registered here") == 2 and "127.0" in words and "cells of the whole state" in words
+    (record,) = caplog.records
+    assert record.exc_info is None and record.getMessage().endswith("Where it was curious, Open-loop prediction.")
+
+
+def test_a_world_whose_module_is_not_here_is_shown_all_the_same(tmp_path, caplog):
+    run = make_run(tmp_path / "run")
+    text, world = (run / "run.json").read_text(), "gymnasium:nowhere_to_be_found:Dot-v0"
+    (run / "run.json").write_text(text.replace('"world": "cartpole"', f'"world": "{world}"'))
+    episodes = EpisodeFolder(run / "episodes")
+    for number, episode in list(episodes.load_all()):
+        episodes.path_of(number).unlink()
+        episodes.append(replace(episode, world=world))
+    found = Elements(write_report(run))
+    for words in (world, "observation 0", "127.0", "peaks", "true, imagined"):
+        assert words in found.words, words
+    assert found.count["video"] == 4 and not caplog.records
+
+
+def test_scores_come_first_and_settings_are_folded(page_of_both):
+    text = page_of_both.read_text()
+    assert text.index('id="scores"') < text.index('id="what-was-run"') < text.index("<details><summary>Settings, machine")
 
 
 def test_a_page_stays_below_its_limit(small_runs, tmp_path, monkeypatch):

@@ -28,19 +28,34 @@ def test_scores_stand_beside_the_papers(small_runs):
     for method in ("plan2explore", "random"):
         assert f"{paper_scores(TASK)[method]:.0f} ({method}, 3.5M)" in shown
     assert ">36.0<" in shown and "30.0 to 42.0" in shown
-    assert "published plan2explore" not in shown  # those curves begin later than these runs end
+    assert "published plan2explore" not in shown and "Dotted" not in shown  # those curves begin later than these runs end
 
 
 def test_published_curves_are_drawn_where_a_run_comes_near_them(copied):
     score(RunFolder.open(copied), TASK, [500.0, 520.0], 400_000)
     shown = scores(open_runs([copied])[0])
-    assert "published plan2explore" in shown and "published dreamer" in shown
+    assert "published plan2explore" in shown and "published dreamer" in shown and "Dotted" in shown
 
 
 def test_a_task_that_the_paper_does_not_have(copied):
     score(RunFolder.open(copied), "moonwalk", [5.0], 2000)
     shown = scores(open_runs([copied])[0])
     assert "not in the paper" in shown and "moonwalk" in shown
+
+
+def test_points_alone_are_not_drawn(copied):
+    assert scores(open_runs([copied])[0]).count("<figure") == 1
+    lines = (copied / "evaluations.jsonl").read_text().splitlines(keepends=True)
+    (copied / "evaluations.jsonl").write_text(lines[-1])
+    shown = scores(open_runs([copied])[0])
+    assert "<figure" not in shown and "Dotted" not in shown and ">36.0<" in shown
+
+
+def test_an_unfinished_adaptation_is_named(copied):
+    assert "unfinished" not in scores(open_runs([copied])[0])
+    (copied / "adapt" / TASK / "finished").unlink()
+    (copied / "adapt" / TASK / "evaluations.jsonl").unlink()
+    assert f"the adaptation to {TASK} in adapt/{TASK} is unfinished" in scores(open_runs([copied])[0])
 
 
 def test_nothing_evaluated(copied):
