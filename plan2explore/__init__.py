@@ -19,6 +19,7 @@ __all__ = [
     "make",
     "record",
     "relabel",
+    "report",
 ]
 PHASES = {
     "Policy": "policy",
@@ -36,6 +37,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'plan2explore' has no attribute {name!r}")
     if name in PHASES:
         return getattr(importlib.import_module(f".phases.{PHASES[name]}", __name__), name)
+    if name == "report":  # a room that can be called
+        return importlib.import_module(".report", __name__)
     from . import envs
 
     if name in envs.__all__:
