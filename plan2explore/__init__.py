@@ -19,7 +19,7 @@ __all__ = [
     "make",
     "record",
     "relabel",
-    "report",
+    "write_report",
 ]
 PHASES = {
     "Policy": "policy",
@@ -37,8 +37,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'plan2explore' has no attribute {name!r}")
     if name in PHASES:
         return getattr(importlib.import_module(f".phases.{PHASES[name]}", __name__), name)
-    if name == "report":  # a room that can be called
-        return importlib.import_module(".report", __name__)
+    if name == "write_report":
+        return importlib.import_module(".report.page", __name__).write_report
     from . import envs
 
     if name in envs.__all__:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from small_run import TASK, make_run, score
 
+import plan2explore
 from plan2explore.cli import main
 from plan2explore.memory.files import EpisodeFolder
 from plan2explore.report import films, page
@@ -177,3 +178,9 @@ def test_a_page_stays_below_its_limit(small_runs, tmp_path, monkeypatch):
     monkeypatch.setattr(films, "shrink", lambda file, limit: (_ for _ in ()).throw(ValueError("There is no room for it.")))
     found = Elements(write_report([small_runs[0]], tmp_path / "page.html"))
     assert not found.count["video"] and found.words.count("There is no room for it") == 4
+
+
+def test_it_has_a_public_name():
+    assert plan2explore.write_report is write_report
+    with pytest.raises(ValueError, match="A report needs at least one run"):
+        plan2explore.write_report([])
