@@ -3,6 +3,7 @@
 import importlib.util
 import math
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,7 +85,8 @@ def call_reward(function: Callable[..., Any], name: str, where: Callable[[], str
     try:
         value = function(*arguments)
     except Exception as error:
-        raise RewardError(f"Reward {name!r} raised {type(error).__name__}: {error} ({where()})") from error
+        what = f"{type(error).__name__}: {error}{_place(error)}"
+        raise RewardError(f"Reward {name!r} raised {what} ({where()})") from error
     if isinstance(value, float) and math.isfinite(value):  # the common case; NumPy's float64 is a float too
         return float(value)
     array = np.asarray(value)
@@ -94,3 +96,10 @@ def call_reward(function: Callable[..., Any], name: str, where: Callable[[], str
     if not math.isfinite(number):
         raise RewardError(f"Reward {name!r} returned {number}, not a finite number ({where()})")
     return number
+
+
+def _place(error: Exception) -> str:
+    """File and line of the user's code where a reward failed, which may be in what that called; empty if there is none."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is `call_reward`
+    own = [frame for frame in frames if frame.filename == frames[0].filename]
+    return f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""

@@ -189,8 +189,15 @@ def test_wrong_tasks_and_rewards_are_named():
     def late(physics):
         return 1 / 0 if physics.data.time > 1.0 else 0.0
 
-    with pytest.raises(RewardError, match=r"'late' raised ZeroDivisionError.*step 5\d, episode 0"):
+    place = f"test_relabel.py:{late.__code__.co_firstlineno + 1}"
+    with pytest.raises(RewardError, match=rf"'late' raised ZeroDivisionError.* at {place} .step 5\d, episode 0"):
         relabel(episode, Task("late", reward=late))
+    with pytest.raises(RewardError, match=r"'shy' raised TypeError: .*argument.* .step 1, episode 0"):
+        relabel(episode, Task("shy", reward=lambda: 0.0))  # it never came to a line of its own
+    misspelt = lambda physics: physics.named.data.qpos["wheel"]  # noqa: E731 (fails in the package, but for this line)
+    place = f"test_relabel.py:{misspelt.__code__.co_firstlineno}"
+    with pytest.raises(RewardError, match=rf"'misspelt' raised .* at {place} "):
+        relabel(episode, Task("misspelt", reward=misspelt))
     with pytest.raises(RewardError, match=r"'nan' returned nan, not a finite number .step 1, episode 0"):
         relabel(episode, Task("nan", reward=lambda physics: np.nan))
     for value in ("much", None, np.zeros(2), [1.0, 2.0]):
