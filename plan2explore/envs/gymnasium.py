@@ -21,10 +21,24 @@ def make_inner(name: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
         env = gymnasium.make(identity, render_mode=render_mode)
     except gymnasium.error.Error as error:
         raise ValueError(f"Gymnasium cannot make {identity!r}: {error}") from error
+    except ModuleNotFoundError as error:
+        raise ValueError(_missing_module(identity, error)) from error
     if not isinstance(env.action_space, spaces.Box) or not env.action_space.is_bounded():
         env.close()
         raise ValueError(f"{name} has actions {env.action_space}; this package needs a bounded Box")
     return env
+
+
+def _missing_module(identity: str, error: ModuleNotFoundError) -> str:
+    """Says which module is not there: the one that the name asks for, or one that it needs itself."""
+    asked = identity.rpartition(":")[0]
+    missing = error.name or getattr(error.__cause__, "name", None)  # Gymnasium raises one of its own, without the name
+    if not missing or not f"{asked}.".startswith(f"{missing}."):
+        return f"Gymnasium cannot make {identity!r}: {error}"
+    return (
+        f"There is no module {missing!r} on Python's path. If it is in this folder, say so: "
+        "PYTHONPATH=. plan2explore ..."
+    )
 
 
 class GymnasiumEnv(gymnasium.Env[Observation, np.ndarray]):
