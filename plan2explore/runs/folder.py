@@ -7,7 +7,9 @@ import json
 import os
 import platform
 import secrets
+import shutil
 import socket
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -182,6 +184,27 @@ class RunFolder:
         """Adds a line to `starts.jsonl`: when, which command, which versions, which commit, what machine."""
         line = {"time": _now(), "command": list(command), "versions": _versions(), "commit": commit(), "machine": _machine()}
         append_line(self.path / "starts.jsonl", line)
+
+
+@contextmanager
+def begin_run(path: Path | str, kind: str, settings: dict[str, Any]) -> Iterator[RunFolder]:
+    """The run in a folder, or a new one there, which is removed if it fails before it has anything worth keeping.
+
+    Else it would stand in the way of the same command without the mistake.
+    """
+    if RunFolder.is_run(path):
+        yield RunFolder.open(path)
+        return
+    run = RunFolder.create(path, kind, settings)
+    try:
+        yield run
+    except Exception:
+        kept = [file for part in (run.episodes, run.checkpoints, run.snapshots) for file in part.glob("*")]
+        if not kept:
+            with suppress(RunError, OSError), run.lock():
+                shutil.rmtree(run.path)
+                print(f"Nothing was collected or learned yet: {run.path} was removed.", file=sys.stderr)
+        raise
 
 
 def _refuse_used(path: Path) -> None:

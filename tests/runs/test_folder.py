@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from plan2explore.runs import files, folder
-from plan2explore.runs.folder import RunError, RunFolder
+from plan2explore.runs.folder import RunError, RunFolder, begin_run
 
 SETTINGS = {"world": "walker", "steps": 1000, "probes": ("walker_walk",), "agent": {"clip": 100.0}}
 
@@ -206,3 +206,22 @@ def test_a_full_disk_adds_no_part_of_a_line(tmp_path, monkeypatch):
     monkeypatch.undo()
     files.append_line(file, {"c": 3})
     assert Path(file).read_text() == '{"a": 1}\n{"c": 3}\n'
+
+
+def test_a_new_run_that_comes_to_nothing_does_not_stand_in_the_way(tmp_path, capsys):
+    def fail(file=None):
+        with pytest.raises(ZeroDivisionError), begin_run(tmp_path / "run", "explore", SETTINGS) as run:
+            run.record_start(["plan2explore"])
+            run.episodes.mkdir(exist_ok=True)
+            if file:
+                (run.path / file).parent.mkdir(exist_ok=True)
+                (run.path / file).touch()
+            1 / 0  # noqa: B018
+
+    fail()
+    assert list(tmp_path.iterdir()) == [] and f"{tmp_path / 'run'} was removed" in capsys.readouterr().err
+    fail("checkpoints/one")
+    assert RunFolder.is_run(tmp_path / "run")
+    (tmp_path / "run" / "checkpoints" / "one").unlink()
+    fail()  # it was not made here
+    assert RunFolder.is_run(tmp_path / "run") and capsys.readouterr().err == ""
