@@ -5,8 +5,9 @@ flag) changes any field of any preset. Where the paper and the program behind it
 the field says so.
 """
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -270,6 +271,53 @@ class AdaptConfig:
     """Env steps of the snapshot to start from; none: the last one."""
     seed: int = 0
     """Of the new networks and environments."""
+
+
+MAY_BE_0 = {
+    "seed", "shots", "depth", "proprio_depth", "reward_depth", "actor_depth", "critic_depth",
+    "updates_per_episode", "environments", "block", "evaluate_every", "evaluate_episodes",
+}  # fmt: skip
+"""Whole numbers that may be 0; all others count something that must be there."""
+ABOVE_0 = {
+    "min_std", "actor_start_std", "clip", "epsilon", "learning_rate", "actor_learning_rate", "critic_learning_rate",
+}  # fmt: skip
+"""Other numbers that cannot be 0: nothing would be learned, or something divided by it."""
+AT_MOST = {"seed": 2**32 - 1, "discount": 1, "trace": 1}
+
+
+def check_numbers(config: Any, where: str = "") -> None:
+    """Finds numbers of a configuration that make no sense, such as a batch of no sequences."""
+    for each in fields(config):
+        value = getattr(config, each.name)
+        if is_dataclass(value):
+            check_numbers(value, f"{where}{each.name}.")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            _check_number(each, value, where + each.name)
+
+
+def _check_number(setting: Field[Any], value: float, name: str) -> None:
+    if setting.name in ABOVE_0:
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name} must be above 0, and finite; got {value}.")
+        return
+    least = 1 if setting.type is int and setting.name not in MAY_BE_0 else 0
+    most = AT_MOST.get(setting.name)
+    if not math.isfinite(value) or value < least or (most is not None and value > most):
+        real = "" if setting.type is int else ", and finite"
+        expected = f"at least {least}{real}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{name} must be {expected}; got {value}.")
+
+
+def check_seed(seed: int) -> None:
+    """Finds a seed that cannot be one."""
+    check_numbers(AdaptConfig(seed=seed))
+
+
+def whole_steps(steps: float) -> int:
+    """A number of env steps as people write it: 1e6."""
+    if not math.isfinite(steps):
+        raise ValueError(f"A number of env steps is one such as 1e6; got {steps}.")
+    return int(steps)
 
 
 def read_config(kind: type[Config], values: Mapping[str, Any], where: str = "") -> Config:

@@ -5,7 +5,18 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from plan2explore.config import PRESETS, AdaptConfig, ExploreConfig, Schedule, WorldConfig, differences, read_config
+from plan2explore.config import (
+    PRESETS,
+    AdaptConfig,
+    ExploreConfig,
+    Schedule,
+    WorldConfig,
+    check_numbers,
+    check_seed,
+    differences,
+    read_config,
+    whole_steps,
+)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -49,3 +60,40 @@ def test_differences_are_named_with_both_values():
     other = replace(one, seed=2, agent=replace(one.agent, model=replace(one.agent.model, deter=8)))
     assert differences(one, one) == []
     assert differences(other, one) == ["agent.model.deter: 8, not 400", "seed: 2, not 0"]
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"seed": -1}, r"^seed must be from 0 to 4294967295; got -1\.$"),
+        ({"seed": 2**32}, "seed must be from 0"),
+        ({"schedule": {"snapshot_every": 0}}, r"^schedule.snapshot_every must be at least 1; got 0\.$"),
+        ({"schedule": {"checkpoint_seconds": float("nan")}}, "checkpoint_seconds must be at least 0, and finite; got nan"),
+        ({"agent": {"length": -3}}, "agent.length must be at least 1"),
+        ({"agent": {"clip": 0.0}}, "agent.clip must be above 0"),
+        ({"agent": {"model": {"conv_depth": 0}}}, "agent.model.conv_depth must be at least 1"),
+        ({"agent": {"model": {"reward_depth": -1}}}, "agent.model.reward_depth must be at least 0"),
+        ({"agent": {"model": {"learning_rate": float("inf")}}}, "agent.model.learning_rate must be above 0, and finite"),
+        ({"agent": {"behavior": {"discount": 1.5}}}, "agent.behavior.discount must be from 0 to 1; got 1.5"),
+        ({"agent": {"behavior": {"action_noise": -0.1}}}, "agent.behavior.action_noise must be at least 0"),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_named(values, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        check_numbers(read_config(ExploreConfig, values))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_numbers_of_the_presets_make_sense_and_so_does_0_where_it_means_none(preset):
+    schedule = Schedule(updates_per_episode=0, environments=0, block=0, evaluate_every=0, evaluate_episodes=0)
+    model = replace(PRESETS[preset].model, reward_depth=0, free_nats=0.0, kl_scale=0)
+    check_numbers(ExploreConfig(schedule=schedule, agent=replace(PRESETS[preset], model=model)))
+    check_numbers(AdaptConfig(shots=0, at=0))
+    check_seed(2**32 - 1)
+
+
+def test_numbers_of_steps_may_be_written_as_people_do():
+    assert whole_steps(1e6) == 1_000_000 and whole_steps(7) == 7
+    for value in (float("inf"), float("nan")):
+        with pytest.raises(ValueError, match=f"such as 1e6; got {value}"):
+            whole_steps(value)
