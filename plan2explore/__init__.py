@@ -46,3 +46,8 @@ def __getattr__(name: str) -> Any:
     from . import memory
 
     return getattr(memory, name)
+
+
+def __dir__() -> list[str]:
+    """What the package is for, and none of its insides."""
+    return sorted([*__all__, "__version__"])
