@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from . import __version__
-from .config import AdaptConfig, AgentConfig, ExploreConfig, Schedule, WorldConfig, preset_of
+from .config import AdaptConfig, AgentConfig, ExploreConfig, Schedule, WorldConfig, check_seed, preset_of, whole_steps
 
 
 def look(
@@ -33,6 +33,7 @@ def look(
     """
     from .report.look import look_at
 
+    check_seed(seed)
     return look_at(world, size=size, renderer=renderer, action_repeat=action_repeat, seed=seed, out=out)
 
 
@@ -173,7 +174,7 @@ def adapt(arguments: list[str]) -> int:
     command = tyro.cli(AdaptCommand, prog="plan2explore adapt", args=arguments)
     from .phases.adapt import adapt as work
 
-    at = None if command.at is None else int(command.at)
+    at = None if command.at is None else whole_steps(command.at)
     config = AdaptConfig(command.schedule, command.updates, command.shots, at, command.seed)
     work(command.run, _one_task(command.task, command.reward), out=command.out, config=config)
     return 0
@@ -207,12 +208,15 @@ def evaluate(arguments: list[str]) -> int:
     """Plays whole episodes of an adapted policy, or of a run's probe, and prints their scores."""
     command = tyro.cli(EvaluateCommand, prog="plan2explore evaluate", args=arguments)
     from .phases.load import load_for_evaluation
+    from .runs.folder import RunFolder
 
     own = _one_task(command.task, command.reward) if command.task or command.reward else None
-    policy = load_for_evaluation(command.path, own, None if command.at is None else int(command.at))
+    policy = load_for_evaluation(command.path, own, None if command.at is None else whole_steps(command.at))
     video = policy.path / "videos" / f"{policy.task.name}-{policy.env_steps}.mp4" if command.video else None
     scores = policy.evaluate(command.episodes, command.seed, video, command.mode)
     print(scores)
+    if RunFolder.open(policy.path).kind == "explore":
+        print(f"snapshot: env step {policy.env_steps:,} of {policy.path}")
     print("every episode: " + ", ".join(f"{score:.1f}" for score in scores.episodes))
     if video:
         print(f"video: {video}")
@@ -224,7 +228,9 @@ def evaluate(arguments: list[str]) -> int:
 def _one_task(task: str | None, reward: str | None) -> Any:
     from .envs import Task
 
-    if (task is None) == (reward is None):
+    if task is not None and reward is not None:
+        raise ValueError(f"Both --task {task} and --reward {reward} were given: give only one of them")
+    if task is None and reward is None:
         raise ValueError("Give a task of the suite as --task NAME, or a reward of your own as --reward file.py:function")
     return Task.named(task) if task is not None else Task.from_file(str(reward))
 

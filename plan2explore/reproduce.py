@@ -15,12 +15,13 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from .config import AdaptConfig, AgentConfig, ExploreConfig, Schedule, WorldConfig, preset_of
+from .config import AdaptConfig, AgentConfig, ExploreConfig, Schedule, WorldConfig, check_numbers, preset_of, whole_steps
 from .envs import Task
 from .envs.names import GYMNASIUM, PAPER_TASKS, split_name
 from .phases.adapt import adapt
 from .phases.explore import configure, explore
 from .phases.policy import Policy
+from .phases.progress import counted
 from .phases.run import Run
 from .reference import METHODS, TASK_AVERAGE, paper_table
 from .report.results import FEW_SHOT, PROBE, SUPERVISED, Result, append_results, results_of
@@ -117,7 +118,7 @@ def reproduce(
         config = replace(config, agent=replace(config.agent, novelty=novelty))
     # A number of environments is for exploring: shots have to come out even over theirs.
     adaptation = AdaptConfig(replace(config.schedule, environments=0), updates, shots)
-    sweep = Sweep(protocol, int(steps), config, adaptation, Path(out), final_episodes, world_only)
+    sweep = Sweep(protocol, whole_steps(steps), config, adaptation, Path(out), final_episodes, world_only)
     cells = [Cell(method, task, seed) for seed in seeds for task in tasks or paper_tasks(protocol) for method in methods]
     check_sweep(sweep, cells)
     return run_cells(sweep, cells)
@@ -138,6 +139,9 @@ def check_sweep(sweep: Sweep, cells: Sequence[Cell]) -> None:
         raise ValueError("Each task, method and seed can be given once only.")
     if sweep.final_episodes < 1 or sweep.steps < 1:
         raise ValueError(f"Env steps and final episodes must be at least 1; got {sweep.steps} and {sweep.final_episodes}.")
+    check_numbers(sweep.adaptation)
+    for seed in {cell.seed for cell in cells}:
+        check_numbers(replace(sweep.config, seed=seed))
     if sweep.protocol == "few-shot" and sweep.adaptation.shots < 1:
         raise ValueError(f"Few-shot needs at least 1 shot; got {sweep.adaptation.shots}.")
     for cell in cells:
@@ -179,7 +183,9 @@ def run_cells(sweep: Sweep, cells: Sequence[Cell]) -> int:
 
 def _score(sweep: Sweep, cell: Cell, results: Sequence[Result]) -> str:
     last = final_result(sweep, cell, results)
-    return f"{last.score:.1f} at {last.env_steps:,} env steps ({last.episodes} episodes)" if last else "no score"
+    if last is None:
+        return "no score"
+    return f"{last.score:.1f} at {last.env_steps:,} env steps ({counted(last.episodes, 'episode')})"
 
 
 def final_result(sweep: Sweep, cell: Cell, results: Sequence[Result]) -> Result | None:

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import plan2explore
 from plan2explore import doctor
 from plan2explore.agent.learner import NotFiniteError
 from plan2explore.cli import main
 from plan2explore.config import PRESETS, Schedule, WorldConfig
 from plan2explore.phases.training import Stopped
+from plan2explore.runs.folder import RunFolder
 
 
 def run(capsys, *arguments):
@@ -44,6 +46,7 @@ def test_look_leaves_a_video_and_a_contact_sheet(capsys, tmp_path):
         (("look", "walkr"), "no world or task 'walkr'. Nearest names: walker"),
         (("look", "walker", "--size", "4"), "size is a whole number from 8 to 1024"),
         (("look", "walker", "--renderer", "pencil"), "one of auto, raycast, gl"),
+        (("look", "gymnasium:Pendulum-v1", "--seed", "-1"), "seed must be from 0 to 4294967295; got -1"),
         (("bench", "everything"), "no benchmark 'everything'"),
         (("bench", "render", "--backends", "directx"), "A backend is one of raycast, osmesa, egl"),
         (("tasks", "--which", "mine"), "list_tasks knows"),
@@ -182,10 +185,18 @@ def test_help_of_adapt_and_evaluate_shows_what_they_take(monkeypatch, capsys):
         (("explore", "walker", "--probe", "walker_wlk"), "Nearest names: walker_walk"),
         (("explore", "walker", "--probe", "rewards.py:moonwalk"), "There is no file rewards.py"),
         (("explore", "walker", "--steps", "many"), "--steps"),
+        (("explore", "walker", "--steps", "inf"), "A number of env steps is one such as 1e6; got inf"),
+        (("explore", "walker", "--steps", "nan"), "A number of env steps is one such as 1e6; got nan"),
+        (("explore", "walker", "--seed", "-1"), "seed must be from 0 to 4294967295; got -1"),
+        (("explore", "walker", "--agent.batch", "0"), "agent.batch must be at least 1; got 0"),
+        (("explore", "walker", "--agent.novelty.members", "0"), "agent.novelty.members must be at least 1; got 0"),
+        (("explore", "runs/walker"), "There is no run in runs/walker: there is no such folder. A new run needs a world's"),
+        (("explore", "gymnasium:my_worlds:Dot-v0"), "no module 'my_worlds' on Python's path. If it is in this"),
+        (("adapt", "nowhere", "--task", "walker_walk", "--at", "inf"), "one such as 1e6; got inf"),
         (("explore", "walker", "--colour", "red"), "Unrecognized options: --colour"),
         (("adapt", "nowhere", "--task", "walker_walk"), "There is no folder nowhere"),
         (("adapt", "nowhere"), "--task NAME, or a reward of your own as --reward file.py:function"),
-        (("adapt", "nowhere", "--task", "walker_walk", "--reward", "a.py:b"), "--task NAME, or a reward of your own"),
+        (("adapt", "nowhere", "--task", "walker_walk", "--reward", "a.py:b"), "Both --task walker_walk and --reward a.py:b"),
         (("adapt", "nowhere", "--task", "walker_jog"), "Nearest names: walker, walker_run"),
         (("evaluate", "nowhere"), "There is no folder nowhere"),
     ],
@@ -197,6 +208,35 @@ def test_mistakes_of_the_phases_end_in_a_sentence_and_leave_nothing(capsys, tmp_
     assert status == 2
     assert sentence in printed + error and "Traceback" not in error
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("flags", [("--shots", "-1"), ("--updates", "-1")])
+def test_an_adaptation_of_a_negative_length_is_a_short_sentence(capsys, tmp_path, flags):
+    RunFolder.create(tmp_path / "run", "explore", {})
+    status, _, error = run(capsys, "adapt", str(tmp_path / "run"), "--task", "walker_walk", *flags)
+    assert status == 2 and f"{flags[0][2:]} must be at least" in error and error.endswith("; got -1.\n") and len(error) < 80
+
+
+def test_a_folder_that_is_no_run_is_said_but_does_not_hide_a_world_of_its_name(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "walker").mkdir()
+    assert "There is no run in mine: it has no run.json" in run(capsys, "explore", "mine")[2]
+    assert "seed must be" in run(capsys, "explore", "walker", "--seed", "-1")[2]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["mine", "walker"]
+
+
+def test_a_world_that_cannot_draw_itself_leaves_nothing(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "pygame", None)  # as if it were not installed
+    status, _, error = run(capsys, "explore", "gymnasium:Pendulum-v1", "--see", "proprio")
+    assert status == 2 and "gymnasium:Pendulum-v1 needs another package to draw itself" in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_package_lists_what_it_is_for():
+    assert dir(plan2explore) == sorted([*plan2explore.__all__, "__version__"])
+    assert all(hasattr(plan2explore, name) for name in dir(plan2explore))
 
 
 def test_numbers_that_are_not_finite_end_in_a_sentence(monkeypatch, capsys):

@@ -169,7 +169,7 @@ class Replay:
         found = [(slot, steps - self.length + 1) for slot, steps in self._steps.items() if steps >= self.length]
         if not found:
             raise ValueError(
-                f"No episode in memory has the {self.length} steps of a sequence: there are {len(self._steps)} episodes, "
+                f"No episode in memory has the {self.length} steps of a sequence: {len(self._steps)} in all, "
                 f"and the longest has {max(self._steps.values(), default=0)}. Collect more first, or use a smaller length."
             )
         table = np.zeros((2, self.capacity), np.int32)

@@ -17,18 +17,18 @@ import numpy as np
 
 from ..agent.learner import Learner, LearnerState
 from ..agent.parts import Part, init_part
-from ..config import AdaptConfig, ExploreConfig, Schedule, differences, read_config
+from ..config import AdaptConfig, ExploreConfig, Schedule, check_numbers, differences, read_config
 from ..envs import Task
 from ..memory import relabel
 from ..memory.files import EpisodeFolder
 from ..memory.replay import Replay, plan_replay
 from ..runs.checkpoint import Checkpoints, unpack_rows
-from ..runs.folder import RunError, RunFolder
+from ..runs.folder import RunError, RunFolder, begin_run
 from .collect import replay_rows
 from .device import prepare_device
-from .explore import capacity, check_schedule, open_training, own_tasks, read_stored, stored, stored_config
+from .explore import capacity, open_training, own_tasks, read_stored, stored, stored_config
 from .policy import Policy
-from .progress import Progress
+from .progress import Progress, counted
 from .run import Run
 from .training import Job, disk_explained
 from .world import WorldInfo, agent_spaces, check_origin, check_tasks, inspect_world
@@ -62,9 +62,7 @@ def adapt(
     task = Task.named(task) if isinstance(task, str) else task
     given: dict[str, Any] = {"shots": shots, "at": at, "seed": seed, "schedule": schedule}
     config = config or read_config(AdaptConfig, given | ({} if updates is None else {"updates": updates}))
-    if config.updates < 1 or config.shots < 0:
-        raise ValueError(f"An adaptation takes at least 1 update and no fewer than 0 shots; got {config}.")
-    check_schedule(config.schedule)
+    check_numbers(config)
     shared_out(config.shots, config.schedule)
     explored = stored_config(run.folder)
     check_tasks(explored.world.world, [task])
@@ -134,8 +132,7 @@ class Adaptation:
         with Progress(f"adapting to {self.task.name}", self.info.action_repeat) as progress:
             progress.say(f"Adapting to {self.task.name} from env step {self.steps:,} of {self.run.path}; output: {path}")
             rewards = self._label(progress)  # first: a reward that fails leaves nothing behind
-            folder = RunFolder.open(path) if RunFolder.is_run(path) else RunFolder.create(path, "adapt", settings)
-            with disk_explained(path), folder.lock():
+            with begin_run(path, "adapt", settings) as folder, disk_explained(path), folder.lock():
                 folder.record_start(sys.argv)
                 self._train(self._job(folder, shots), learner, rewards, start, progress)
                 (folder.path / "finished").touch()
@@ -165,7 +162,8 @@ class Adaptation:
         with open_training(job, learner, replay, progress, start=start()) as training:
             training.run()
         if job.goal:
-            progress.say(f"{len(training.episodes.numbers()):,} episodes were collected for {self.task.name}.")
+            collected = counted(len(training.episodes.numbers()), "episode")
+            progress.say(f"Collected {collected} for {self.task.name}.")
 
     def _explored_episodes(self) -> EpisodeFolder:
         return EpisodeFolder(self.run.folder.episodes, read_only=True)
@@ -179,7 +177,7 @@ class Adaptation:
                 bare[number] = episode
         if not bare:
             raise RunError(f"{self.run.path} has no whole episode before env step {self.steps:,}.")
-        progress.say(f"Labelling {len(bare):,} episodes with {self.task.name} ...")
+        progress.say(f"Labelling {counted(len(bare), 'episode')} with {self.task.name} ...")
         rewards = dict(zip(bare, relabel(list(bare.values()), self.task), strict=True))
         means = [float(each.sum()) for each in rewards.values()]
         progress.say(f"Memory holds episodes worth {np.mean(means):.1f} on average, {max(means):.1f} at best.")

@@ -14,6 +14,7 @@ from ..agent.policy import Mode
 from ..config import Spaces
 from ..envs import Task, VectorEnv
 from .collect import see
+from .progress import counted
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Scores:
         low, high = self.interval
         return (
             f"{self.task}: {self.mean:.1f} (std {self.std:.1f}, interquartile mean {self.iqm:.1f}, "
-            f"95 % interval {low:.1f} to {high:.1f}, {len(self.episodes)} episodes)"
+            f"95 % interval {low:.1f} to {high:.1f}, {counted(len(self.episodes), 'episode')})"
         )
 
 

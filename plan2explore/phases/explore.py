@@ -13,17 +13,17 @@ import jax
 from ..agent.agent import Agent
 from ..agent.learner import Learner, LearnerState
 from ..agent.novelty import find_objective
-from ..config import PRESETS, ExploreConfig, Schedule, WorldConfig, differences, read_config
+from ..config import PRESETS, ExploreConfig, Schedule, WorldConfig, check_numbers, differences, read_config, whole_steps
 from ..envs import Task
-from ..envs.names import GYMNASIUM, check_module, split_name
+from ..envs.names import GYMNASIUM, UnknownName, check_module, split_name
 from ..memory.files import EpisodeFolder
 from ..memory.replay import Replay, plan_replay
 from ..runs.checkpoint import Checkpoints, unpack
 from ..runs.files import keep_lines, parse_object, split_lines
-from ..runs.folder import RunError, RunFolder
+from ..runs.folder import RunError, RunFolder, begin_run
 from ..runs.metrics import Metrics
 from .device import prepare_device
-from .progress import Progress
+from .progress import Progress, counted
 from .run import Run
 from .training import EPISODE, Job, Training, check_meta, disk_explained
 from .world import WorldInfo, agent_spaces, check_tasks, inspect_world
@@ -87,10 +87,11 @@ def explore(
         if folder.kind != "explore":
             raise RunError(f"{folder.path} is an adaptation: give the folder of an exploration.")
         return _resume(folder, stored_config(folder), steps, [_task(probe) for probe in probes], wandb)
+    _refuse_missing(world)
     config = config or configure(str(world), preset, method, seed, **options)
     tasks = [_task(probe) for probe in probes or config.probes] or _own_task(config)
     config = replace(config, probes=tuple(task.name for task in tasks))
-    goal = int(1e6 if steps is None else steps)
+    goal = whole_steps(1e6 if steps is None else steps)
     path = Path(out) if out is not None else Path("runs") / str(world).replace(":", "_").replace("/", "_")
     if RunFolder.is_run(path):
         folder = RunFolder.open(path)
@@ -104,8 +105,23 @@ def explore(
         "own_rewards": [task.name for task in tasks if task.reward is not None],
     }
     print_plan(config, info, goal, settings["environments"])
-    folder = RunFolder.create(path, "explore", settings)
-    return _work(folder, config, tasks, info, wandb)
+    with begin_run(path, "explore", settings) as folder:
+        return _work(folder, config, tasks, info, wandb)
+
+
+def _refuse_missing(world: str | Path) -> None:
+    """Somebody who gives a folder wants to go on with a run, and is not helped by a list of worlds."""
+    name = str(world)
+    if name.startswith(GYMNASIUM) or not (os.sep in name or Path(name).is_dir()):
+        return
+    try:
+        split_name(name)
+    except UnknownName:
+        why = "it has no run.json" if Path(name).is_dir() else "there is no such folder"
+        raise RunError(
+            f"There is no run in {name}: {why}. A new run needs a world's name, and its folder as --out: "
+            f"plan2explore explore walker --out {name}"
+        ) from None
 
 
 def _task(probe: str | Task) -> Task:
@@ -135,7 +151,7 @@ def check(config: ExploreConfig, tasks: Sequence[Task], goal: int) -> WorldInfo:
     agent = config.agent
     if goal < 1:
         raise ValueError(f"The number of env steps must be at least 1; got {goal}.")
-    check_schedule(config.schedule)
+    check_numbers(config)
     check_tasks(config.world.world, tasks)
     info = inspect_world(config.world)
     Agent(agent, agent_spaces(config.world, info, len(tasks)))  # an objective that does not exist, or lacks a task
@@ -145,18 +161,6 @@ def check(config: ExploreConfig, tasks: Sequence[Task], goal: int) -> WorldInfo:
             f"({agent.length}): set agent.length to less."
         )
     return info
-
-
-def check_schedule(schedule: Schedule) -> None:
-    """Finds numbers that make no sense."""
-    at_least_0 = "updates_per_episode", "environments", "block", "evaluate_every", "evaluate_episodes", "checkpoint_seconds"
-    for name in at_least_0:
-        if getattr(schedule, name) < 0:
-            raise ValueError(f"{name} cannot be negative; got {getattr(schedule, name)}.")
-    if schedule.seed_episodes < 1:
-        raise ValueError("At least 1 random episode is needed before there is anything to learn from.")
-    if schedule.snapshot_every < 1:
-        raise ValueError(f"snapshot_every must be at least 1 env step; got {schedule.snapshot_every}.")
 
 
 def capacity(goal: int, info: WorldInfo, count: int) -> int:
@@ -213,7 +217,7 @@ def _resume(
 ) -> Run:
     tasks = own_tasks(folder, config.probes, tasks)
     former = stored(folder, "goal", int)
-    goal = former if steps is None else int(steps)
+    goal = former if steps is None else whole_steps(steps)
     if goal < former:
         raise RunError(f"{folder.path} was to have {former:,} env steps; {goal:,} would be fewer.")
     info = check(config, tasks, goal)
@@ -257,7 +261,8 @@ def _work(folder: RunFolder, config: ExploreConfig, tasks: Sequence[Task], info:
         progress.say(f"Run folder: {folder.path}")
         with open_training(job, learner, replay, progress, wandb) as training:
             training.run()
-        progress.say(f"Done: {training.reached:,} env steps, {training.updates:,} updates. Run folder: {folder.path}")
+        made = f"{counted(training.reached, 'env step')}, {counted(training.updates, 'update')}"
+        progress.say(f"Done: {made}. Run folder: {folder.path}")
     return Run(folder.path)
 
 

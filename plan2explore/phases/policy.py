@@ -8,7 +8,7 @@ import numpy as np
 
 from ..agent.learner import Learner, LearnerState
 from ..agent.policy import Mode
-from ..config import WorldConfig
+from ..config import WorldConfig, check_seed
 from ..envs import Task
 from .collect import see
 from .evaluate import Scores, evaluate_tasks, finish, step_key
@@ -46,6 +46,7 @@ class Policy:
         """Plays whole episodes of the task. `video` films the first one."""
         if episodes < 1:
             raise ValueError(f"An evaluation needs at least 1 episode; got {episodes}.")
+        check_seed(seed)
         with make_for_tasks(self.world, [self.task], episodes, seed + EVALUATION_SEED + 1) as worlds:
             key = jax.random.key(seed)
             playing = evaluate_tasks(

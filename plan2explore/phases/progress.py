@@ -18,6 +18,11 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
+def counted(number: int, what: str) -> str:
+    """1 episode, 2 episodes."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
 class Progress:
     """Shows how far work has come: env steps, updates, speeds, time left, memory and scores."""
 

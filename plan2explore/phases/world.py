@@ -37,6 +37,8 @@ def inspect_world(config: WorldConfig) -> WorldInfo:
     """Makes the world once to look at it. A wrong name, size or renderer is an error here, before anything is written."""
     env = make(config.world, config.renderer, config.size, config.action_repeat)
     try:
+        if config.world.startswith(GYMNASIUM):
+            env.reset(seed=0)  # draws its first picture, perhaps with a package that is not installed
         spaces: Any = env.observation_space
         action, proprio = env.action_space.shape or (1,), spaces["proprio"].shape
         episode = getattr(env, "_limit", SUITE_EPISODE)

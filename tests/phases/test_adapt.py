@@ -207,7 +207,7 @@ def test_mistakes_are_sentences(overlapped, tmp_path):
         nano_adapt(run, "walker_walk")
     with pytest.raises(ValueError, match=r"no world or task 'cartpole_juggle'. Nearest names: cartpole"):
         nano_adapt(run, "cartpole_juggle")
-    with pytest.raises(ValueError, match="at least 1 update"):
+    with pytest.raises(ValueError, match="updates must be at least 1; got 0"):
         nano_adapt(run, updates=0)
     with pytest.raises(ValueError, match="evaluate_episodes cannot be negative"):
         nano_adapt(run, evaluate_episodes=-1)

@@ -28,8 +28,11 @@ pytestmark = pytest.mark.xdist_group("phases")
         ({"probes": ["walker_walk"]}, "'walker_walk' belongs to walker; the world here is cartpole"),
         ({"probes": ["cartpole_balance"] * 2}, "Each task must have a name of its own"),
         ({"steps": 0}, "at least 1; got 0"),
-        ({"seed_episodes": 0}, "At least 1 random episode"),
-        ({"environments": -1}, "environments cannot be negative; got -1"),
+        ({"steps": float("inf")}, "one such as 1e6; got inf"),
+        ({"steps": float("nan")}, "one such as 1e6; got nan"),
+        ({"seed": -1}, "seed must be from 0 to 4294967295; got -1"),
+        ({"seed_episodes": 0}, "schedule.seed_episodes must be at least 1; got 0"),
+        ({"environments": -1}, "schedule.environments must be at least 0; got -1"),
         ({"snapshot_every": 0}, "snapshot_every must be at least 1"),
         ({"size": 4}, "size is a whole number from 8"),
         ({"action_repeat": 100}, "has 11 stored steps, fewer than a training sequence"),
@@ -52,6 +55,16 @@ def test_a_method_that_does_not_exist_leaves_nothing_even_with_probes(tmp_path):
 def test_a_run_that_cannot_fit_says_so_before_it_starts(tmp_path, monkeypatch):
     monkeypatch.setattr("plan2explore.memory.replay.host_room", lambda: 1000)
     with pytest.raises(TooLittleMemoryError, match=r"Memory: .* need"):
+        nano_explore(tmp_path / "run", overlap())
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_fails_at_its_start_does_not_stand_in_the_way(tmp_path, monkeypatch):
+    def broken(config, spaces):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(module, "Learner", broken)
+    with pytest.raises(RuntimeError, match="out of memory"):
         nano_explore(tmp_path / "run", overlap())
     assert not (tmp_path / "run").exists()
 

@@ -33,13 +33,14 @@ def test_a_reward_of_ones_own_from_the_command_line(overlapped, tmp_path, capsys
     adapting = ("adapt", overlapped.run.path, "--out", out, "--updates", "10", "--block", "10", "--evaluate-episodes", "0")
     status, _, said = run(capsys, *adapting, "--reward", f"{file}:broken")
     assert status == 2 and "Reward 'broken' raised AttributeError" in said and not out.exists()
+    assert f"at rewards.py:{len(REWARDS.splitlines())} (step 1, episode 0)" in said
     assert run(capsys, *adapting, "--reward", f"{file}:left")[0] == 0
     status, _, said = run(capsys, "evaluate", out)
     assert status == 2 and "'left', which is your own code and not in the folder: give it again, as file.py:left" in said
     status, printed, _ = run(
         capsys, "evaluate", out, "--reward", f"{file}:left", "--episodes", "1", "--json", tmp_path / "scores.json", "--video"
     )
-    assert status == 0 and printed.startswith("left: ") and "1 episodes" in printed
+    assert status == 0 and printed.startswith("left: ") and "1 episode)" in printed and "snapshot" not in printed
     scores = json.loads((tmp_path / "scores.json").read_text())
     assert scores["task"] == "left" and f"every episode: {scores['episodes'][0]:.1f}" in printed
     assert (out / "videos" / "left-0.mp4").stat().st_size > 0
@@ -49,6 +50,7 @@ def test_a_probe_is_evaluated_by_its_name(overlapped, capsys):
     path = overlapped.run.path
     status, printed, _ = run(capsys, "evaluate", path, "--task", TASKS[1], "--episodes", "1", "--at", "2e3")
     assert status == 0 and printed.startswith(f"{TASKS[1]}: ")
+    assert f"snapshot: env step 2,000 of {path}\n" in printed
     status, _, said = run(capsys, "evaluate", path)
     assert status == 2 and "is an exploration: name one of its probes with --task" in said
     status, _, said = run(capsys, "evaluate", path, "--task", TASKS[1], "--at", "3000")
