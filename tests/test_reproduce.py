@@ -211,6 +211,8 @@ def test_ctrl_c_stops_the_sweep(tmp_path, monkeypatch):
         ({"methods": ["magic"]}, "magic"),
         ({"methods": []}, "nothing to run"),
         ({"seeds": [1, 1]}, "once only"),
+        ({"seeds": [-1]}, "seed must be from 0"),
+        ({"steps": float("inf")}, "one such as 1e6; got inf"),
         ({"protocol": "many-shot"}, "zero-shot or few-shot"),
         ({"protocol": "few-shot", "shots": 0}, "at least 1 shot"),
         ({"preset": "huge"}, "no preset 'huge'"),
