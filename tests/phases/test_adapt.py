@@ -209,7 +209,7 @@ def test_mistakes_are_sentences(overlapped, tmp_path):
         nano_adapt(run, "cartpole_juggle")
     with pytest.raises(ValueError, match="updates must be at least 1; got 0"):
         nano_adapt(run, updates=0)
-    with pytest.raises(ValueError, match="schedule.evaluate_episodes must be at least 0; got -1"):
+    with pytest.raises(ValueError, match=r"schedule.evaluate_episodes must be at least 0; got -1"):
         nano_adapt(run, evaluate_episodes=-1)
     empty = p2e.Run(shutil.copytree(run.path, tmp_path / "run", ignore=shutil.ignore_patterns("snapshots", "adapt")))
     with pytest.raises(RunError, match="has no snapshot yet"):
