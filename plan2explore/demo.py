@@ -103,7 +103,7 @@ def journey(command: DemoCommand, say: Callable[[str], None]) -> dict[str, dict[
     scores: dict[str, dict[str, Scores]] = {task.name: {} for task in TASKS}
     for method, row in zip(METHODS, reversed(ROWS[1:]), strict=True):
         say(f"Exploring with {method}: {STEPS:,} env steps, no reward")
-        run = explore("", STEPS, command.out / method, config=demo_config(method, command.seed))
+        run = explore(WORLD, STEPS, command.out / method, config=demo_config(method, command.seed))
         for task in TASKS:
             say(f"Adapting to {task.name} after {method}, without a single new step in the world")
             policy = adapt(run, task, updates=UPDATES, seed=command.seed, evaluate_episodes=0)

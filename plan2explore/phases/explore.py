@@ -112,7 +112,7 @@ def explore(
 def _refuse_missing(world: str | Path) -> None:
     """Somebody who gives a folder wants to go on with a run, and is not helped by a list of worlds."""
     name = str(world)
-    if name.startswith(GYMNASIUM) or not (os.sep in name or Path(name).is_dir()):
+    if not name or name.startswith(GYMNASIUM) or not (os.sep in name or Path(name).is_dir()):
         return
     try:
         split_name(name)
