@@ -212,7 +212,7 @@ def evaluate(arguments: list[str]) -> int:
 
     own = _one_task(command.task, command.reward) if command.task or command.reward else None
     policy = load_for_evaluation(command.path, own, None if command.at is None else whole_steps(command.at))
-    video = policy.path / "videos" / f"{policy.task.name}-{policy.env_steps}.mp4" if command.video else None
+    video = policy.film if command.video else None
     scores = policy.evaluate(command.episodes, command.seed, video, command.mode)
     print(scores)
     if RunFolder.open(policy.path).kind == "explore":

@@ -109,25 +109,20 @@ def journey(command: DemoCommand, say: Callable[[str], None]) -> dict[str, dict[
             policy = adapt(run, task, updates=UPDATES, seed=command.seed, evaluate_episodes=0)
             scores[task.name][row] = found = scores_of(policy, command)
             if method == "plan2explore":
-                shutil.copy(film_of(policy), command.out / f"{task.name}.mp4")
+                shutil.copy(policy.film, command.out / f"{task.name}.mp4")
             say(str(found))
     for task in TASKS:
         scores[task.name][ROWS[0]] = random_scores(task, command)
     return scores
 
 
-def film_of(policy: Policy) -> Path:
-    """Where the film of an adapted policy is."""
-    return RunFolder.open(policy.path).videos / f"{policy.task.name}.mp4"
-
-
 def scores_of(policy: Policy, command: DemoCommand) -> Scores:
     """Plays and films a policy. Its scores are the adaptation's one evaluation, for reports, tables and the next time."""
     folder, name = RunFolder.open(policy.path), policy.task.name
     for line in read_lines(folder.evaluations_file):
-        if len(line.get("episodes", [])) == command.episodes and film_of(policy).exists():
+        if len(line.get("episodes", [])) == command.episodes and policy.film.exists():
             return Scores(name, tuple(line["episodes"]))
-    scores = policy.evaluate(command.episodes, command.seed, film_of(policy))
+    scores = policy.evaluate(command.episodes, command.seed, policy.film)
     keep_lines(folder.evaluations_file, [])
     append_line(folder.evaluations_file, scores.summary() | {"evaluation": 0, "updates": UPDATES})
     return scores

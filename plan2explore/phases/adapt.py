@@ -127,7 +127,7 @@ class Adaptation:
         }
         if RunFolder.is_run(path):
             _refuse_other(path, settings, every_detail=shots == self.config.shots)
-            if _finished(RunFolder.open(path)):
+            if RunFolder.open(path).finished.exists():
                 return load_policy(RunFolder.open(path), self.task)
         with Progress(f"adapting to {self.task.name}", self.info.action_repeat) as progress:
             progress.say(f"Adapting to {self.task.name} from env step {self.steps:,} of {self.run.path}; output: {path}")
@@ -135,7 +135,7 @@ class Adaptation:
             with begin_run(path, "adapt", settings) as folder, disk_explained(path), folder.lock():
                 folder.record_start(sys.argv)
                 self._train(self._job(folder, shots), learner, rewards, start, progress)
-                (folder.path / "finished").touch()
+                folder.finished.touch()
             progress.say(f"Done: {path}")
         return load_policy(folder, self.task)
 
@@ -224,10 +224,6 @@ def _refuse_other(path: Path, settings: dict[str, Any], every_detail: bool) -> N
     if changed:
         found = "; ".join(changed)
         raise RunError(f"{path} is an adaptation with other settings ({found}): remove it, or give another --out.")
-
-
-def _finished(folder: RunFolder) -> bool:
-    return (folder.path / "finished").exists()
 
 
 def load_policy(folder: RunFolder, task: Task | None = None) -> Policy:

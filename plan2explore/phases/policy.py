@@ -26,6 +26,11 @@ class Policy:
         self.row, self.path, self.env_steps = row, path, env_steps
         self.reset()
 
+    @property
+    def film(self) -> Path:
+        """Where its film belongs, by which reports know what it shows."""
+        return self.path / "videos" / f"{self.task.name}-{self.env_steps}.mp4"
+
     def reset(self, seed: int = 0) -> None:
         """Forgets the episode so far. Call it before the first observation of each episode."""
         self._carried = self.learner.carry(1)

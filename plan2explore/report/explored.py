@@ -77,7 +77,7 @@ class Explored:
     @property
     def unfinished(self) -> list[RunFolder]:
         """Adaptations that were begun and did not come to their end."""
-        return [folder for folder in self.adaptations if not is_finished(folder)]
+        return [folder for folder in self.adaptations if not folder.finished.exists()]
 
     @property
     def faults(self) -> list[str]:
@@ -118,7 +118,7 @@ class Explored:
         if self.method not in OBJECTIVES:
             raise ValueError(
                 f"It was explored with the objective {self.method!r}, which is not registered here: import your file that "
-                "registers it and call plan2explore.report from Python."
+                "registers it and call plan2explore.write_report from Python."
             )
         agent = agent_of(self.config.agent, spaces_of(self.config, episode))
         snapshots = Checkpoints(self.run.folder.snapshots, keep=None)
@@ -192,11 +192,6 @@ def nearest_preset(config: ExploreConfig) -> tuple[str, list[str]]:
     name = min(apart, key=lambda name: len(apart[name]))
     known = ("world.world:", "probes:", "seed:")  # said elsewhere
     return name, [each for each in apart[name] if not each.startswith(known)]
-
-
-def is_finished(folder: RunFolder) -> bool:
-    """Whether an adaptation came to its end."""
-    return (folder.path / "finished").exists()
 
 
 def shots_of(folder: RunFolder) -> int:

@@ -122,6 +122,11 @@ class RunFolder:
         return self.path / "videos"
 
     @property
+    def finished(self) -> Path:
+        """There when an adaptation has come to its end."""
+        return self.path / "finished"
+
+    @property
     def tensorboard(self) -> Path:
         return self.path / "tensorboard"
 
