@@ -195,7 +195,7 @@ class EvaluateCommand:
     reward: str | None = None
     """The reward of your own that the policy was adapted to: file.py:function."""
     at: float | None = None
-    """Env steps of an exploration's snapshot; none: the last."""
+    """Env steps of an exploration's snapshot (an adaptation has none to choose); none: the last."""
     mode: Literal["mode", "sample", "noise"] = "mode"
     """The policy's mode (the paper), a sample of it, or a sample with exploration noise."""
     seed: int = 0

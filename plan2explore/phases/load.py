@@ -24,7 +24,13 @@ def load(path: str | Path, task: Task | None = None) -> Run | Policy:
 
 def load_for_evaluation(path: Path, task: Task | None, at: int | None) -> Policy:
     """The policy of an adaptation, or of a probe of an exploration."""
-    found = load(path, task) if RunFolder.open(path).kind == "adapt" else load(path)
+    adapted = RunFolder.open(path).kind == "adapt"
+    if adapted and at is not None:
+        raise RunError(
+            f"{path} is an adaptation, whose policy is the one at its end: leave out --at, which chooses a snapshot of an "
+            "exploration. To adapt from an earlier snapshot, give --at to the adapt command."
+        )
+    found = load(path, task) if adapted else load(path)
     if isinstance(found, Policy):
         return found
     if task is None:

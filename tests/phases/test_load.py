@@ -37,6 +37,8 @@ def test_a_reward_of_ones_own_from_the_command_line(overlapped, tmp_path, capsys
     assert run(capsys, *adapting, "--reward", f"{file}:left")[0] == 0
     status, _, said = run(capsys, "evaluate", out)
     assert status == 2 and "'left', which is your own code and not in the folder: give it again, as file.py:left" in said
+    status, _, said = run(capsys, "evaluate", out, "--reward", f"{file}:left", "--episodes", "1", "--at", "2e3")
+    assert status == 2 and f"{out} is an adaptation, whose policy is the one at its end: leave out --at" in said
     status, printed, _ = run(
         capsys, "evaluate", out, "--reward", f"{file}:left", "--episodes", "1", "--json", tmp_path / "scores.json", "--video"
     )
