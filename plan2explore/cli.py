@@ -222,6 +222,7 @@ def evaluate(arguments: list[str]) -> int:
         print(f"video: {video}")
     if command.json:
         command.json.write_text(json.dumps(scores.summary()) + "\n")
+    print(f"scores: {command.json}" if command.json else "These scores are not kept: --json FILE writes them to a file.")
     return 0
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import fields, is_dataclass
+from types import SimpleNamespace
 
 import imageio_ffmpeg
 import numpy as np
@@ -17,6 +18,8 @@ from plan2explore import doctor
 from plan2explore.agent.learner import NotFiniteError
 from plan2explore.cli import main
 from plan2explore.config import PRESETS, Schedule, WorldConfig
+from plan2explore.phases import load
+from plan2explore.phases.evaluate import Scores
 from plan2explore.phases.training import Stopped
 from plan2explore.runs.folder import RunFolder
 
@@ -173,6 +176,19 @@ def test_help_of_adapt_and_evaluate_shows_what_they_take(monkeypatch, capsys):
     text = help_of("evaluate", monkeypatch, capsys)
     for flag in ("--episodes INT Episodes to play. (default: 10)", "--video", "--reward", "--json", "--mode"):
         assert flag in text
+
+
+def test_evaluate_says_whether_its_scores_are_kept(monkeypatch, capsys, tmp_path):
+    folder = RunFolder.create(tmp_path / "adapted", "adapt", {})
+    scores = Scores("walker_walk", (3.0, 4.0, 8.0))
+    policy = SimpleNamespace(path=folder.path, evaluate=lambda *arguments: scores)
+    monkeypatch.setattr(load, "load_for_evaluation", lambda *arguments: policy)
+    status, printed, _ = run(capsys, "evaluate", str(folder.path))
+    assert status == 0 and printed.endswith("\nThese scores are not kept: --json FILE writes them to a file.\n")
+    file = tmp_path / "scores.json"
+    status, printed, _ = run(capsys, "evaluate", str(folder.path), "--json", str(file))
+    assert status == 0 and printed.endswith(f"\nscores: {file}\n") and json.loads(file.read_text())["mean"] == 5.0
+    assert not folder.evaluations_file.exists()
 
 
 @pytest.mark.parametrize(
