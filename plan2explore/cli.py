@@ -104,6 +104,8 @@ class ExploreCommand:
     """Explores a world without reward and learns a model of it (the paper's Algorithm 1), or goes on with a run.
 
     Kill it at any moment: the same command goes on. Numbers of steps are env steps.
+
+    What it seeks is --method: plan2explore, retrospective, max, curiosity, random, dreamer, or an objective of one's own.
     """
 
     world: tyro.conf.Positional[str]

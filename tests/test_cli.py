@@ -21,6 +21,7 @@ from plan2explore.config import PRESETS, Schedule, WorldConfig
 from plan2explore.phases import load
 from plan2explore.phases.evaluate import Scores
 from plan2explore.phases.training import Stopped
+from plan2explore.reference import METHODS
 from plan2explore.runs.folder import RunFolder
 
 
@@ -160,6 +161,12 @@ def test_help_of_explore_shows_every_knob_with_its_default(monkeypatch, capsys):
         "plan2explore, retrospective, max, curiosity, random, dreamer",
     ):
         assert piece in text
+
+
+def test_help_of_explore_begins_with_the_methods(monkeypatch, capsys):
+    beginning, *_ = help_of("explore", monkeypatch, capsys).split("positional arguments")
+    named = re.search("What it seeks is --method: (.*), or an objective of one's own", beginning)
+    assert named and set(named[1].split(", ")) == set(METHODS)
 
 
 def test_defaults_in_the_help_are_those_of_the_preset(monkeypatch, capsys):
