@@ -17,7 +17,7 @@ from .bench.machine import machine
 from .config import ExploreConfig, Schedule, WorldConfig, tiny
 from .envs import Task
 from .phases.adapt import adapt
-from .phases.evaluate import Scores
+from .phases.evaluate import FEWEST, Scores
 from .phases.explore import explore
 from .phases.policy import Policy
 from .phases.progress import duration
@@ -143,15 +143,18 @@ def random_scores(task: Task, command: DemoCommand) -> Scores:
 
 
 def table_of(scores: dict[str, dict[str, Scores]]) -> Table:
-    """Tasks by rows, means with their 95 % intervals."""
-    table = Table("", *scores, title="Mean score of an episode (95 % interval)")
+    """Tasks by rows, means with their 95 % intervals where the episodes are enough for one."""
+    enough = all(len(each.episodes) >= FEWEST for rows in scores.values() for each in rows.values())
+    table = Table("", *scores, title="Mean score of an episode" + " (95 % interval)" * enough)
     for row in ROWS:
         table.add_row(row, *(cell(scores[task][row]) for task in scores))
     return table
 
 
 def cell(scores: Scores) -> str:
-    """A mean with its interval."""
+    """A mean with its interval, if the episodes are enough for one."""
+    if len(scores.episodes) < FEWEST:
+        return f"{scores.mean:.0f}"
     low, high = scores.interval
     return f"{scores.mean:.0f} ({low:.0f} to {high:.0f})"
 
@@ -170,7 +173,9 @@ def write_results(command: DemoCommand, scores: dict[str, dict[str, Scores]], se
     for axis, (task, rows) in zip(axes, scores.items(), strict=True):
         means = np.array([rows[row].mean for row in ROWS])
         ends = np.array([rows[row].interval for row in ROWS])
-        axis.bar(range(3), means, yerr=np.abs(ends.T - means), color=["0.7", "tab:blue", "tab:red"], capsize=4)
+        enough = min(len(rows[row].episodes) for row in ROWS) >= FEWEST
+        errors = np.abs(ends.T - means) if enough else None
+        axis.bar(range(3), means, yerr=errors, color=["0.7", "tab:blue", "tab:red"], capsize=4)
         axis.set_xticks(range(3), ["random\npolicy", "after random\nexploration", "after\nPlan2Explore"])
         axis.set_title(task)
     axes[0].set_ylabel("score of an episode")

@@ -65,10 +65,18 @@ def test_random_scores_are_those_of_random_actions():
 
 
 def test_a_cell_shows_the_mean_and_its_interval():
-    assert demo.cell(Scores("x", (10.0, 10.0))) == "10 (10 to 10)"
+    assert demo.cell(Scores("x", (10.0, 10.0, 10.0))) == "10 (10 to 10)"
     low, high = Scores("x", (0.0, 10.0, 20.0)).interval
     assert demo.cell(Scores("x", (0.0, 10.0, 20.0))) == f"10 ({low:.0f} to {high:.0f})"
     assert math.isfinite(low) and low < 10 < high
+
+
+@pytest.mark.parametrize("episodes", [2, 3])
+def test_an_interval_needs_three_episodes(episodes):
+    scores = Scores("x", (9.0,) * (episodes - 1) + (12.0,))
+    table = demo.table_of({"x": dict.fromkeys(demo.ROWS, scores)})
+    assert ("interval" in str(table.title)) == (episodes == 3) == (" to " in demo.cell(scores))
+    assert demo.cell(scores).startswith("10")
 
 
 def test_the_readme_shows_the_demos_own_reward():

@@ -16,6 +16,9 @@ from ..envs import Task, VectorEnv
 from .collect import see
 from .progress import counted
 
+FEWEST = 3
+"""Episodes from which on an interval is shown: two say nothing of how far apart the others would be."""
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -45,7 +48,7 @@ class Scores:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the mean, by bootstrap over the episodes."""
+        """95 % interval of the mean, by bootstrap over the episodes: with fewer than 3 of them it means nothing."""
         values = np.asarray(self.episodes)
         if len(values) < 2 or np.ptp(values) == 0:
             return self.mean, self.mean
@@ -65,11 +68,12 @@ class Scores:
         }
 
     def __str__(self) -> str:
+        count = counted(len(self.episodes), "episode")
+        about = f"{self.task}: {self.mean:.1f} (std {self.std:.1f}, interquartile mean {self.iqm:.1f}"
+        if len(self.episodes) < FEWEST:
+            return f"{about}, {count}: too few for an interval)"
         low, high = self.interval
-        return (
-            f"{self.task}: {self.mean:.1f} (std {self.std:.1f}, interquartile mean {self.iqm:.1f}, "
-            f"95 % interval {low:.1f} to {high:.1f}, {counted(len(self.episodes), 'episode')})"
-        )
+        return f"{about}, 95 % interval {low:.1f} to {high:.1f}, {count})"
 
 
 def acting_copy(state: LearnerState) -> LearnerState:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..phases.evaluate import FEWEST
 from ..reference import METHODS, paper_scores, published_curve
 from ..runs.folder import RunFolder
 from .explored import Explored, is_number, lines_of, shots_of
@@ -13,7 +14,7 @@ from .results import FEW_SHOT, OFFLINE, PROBE
 
 NOTE = (
     "A score is the mean sum of rewards over the episodes of the last evaluation (plan2explore table: over the last 20 "
-    "episodes, of one evaluation or more); the interval is of that mean, by bootstrap over the episodes. The paper's "
+    "episodes, of one evaluation or more); the interval is of that mean, by bootstrap over 3 or more episodes. The paper's "
     "numbers are those of its tables, at 3.5M env steps (zero-shot) and at 1M and 150 episodes of the task (few-shot): "
     "compare with the env steps here."
 )
@@ -80,10 +81,11 @@ def _unfinished(explored: Explored, folder: RunFolder) -> Markup:
 def _row(scored: Scored) -> list[Any]:
     last = scored.lines[-1]
     low, high = last["interval"]
+    interval = f"{low:.1f} to {high:.1f}" if len(last["episodes"]) >= FEWEST else "too few episodes"
     how = f"{scored.protocol}, {scored.shots} episodes" if scored.shots else scored.protocol
     return [
         scored.task, scored.explored.label, how, f"{scored.before + last['env_steps']:,.0f}",
-        tag("strong", f"{last['mean']:.1f}"), f"{low:.1f} to {high:.1f}", len(last["episodes"]), _paper(scored),
+        tag("strong", f"{last['mean']:.1f}"), interval, len(last["episodes"]), _paper(scored),
     ]  # fmt: skip
 
 
@@ -111,6 +113,11 @@ def _lines(task: str, found: Sequence[Scored]) -> list[Line]:
 
 def _line(scored: Scored, number: int) -> Line:
     x = [scored.before + line["env_steps"] for line in scored.lines]
-    low, high = ([line["interval"][side] for line in scored.lines] for side in (0, 1))
+    low, high = ([_end(line, side) for line in scored.lines] for side in (0, 1))
     label = f"{scored.explored.label}, {scored.protocol}"
     return Line(label, x, [line["mean"] for line in scored.lines], low, high, colour=number)
+
+
+def _end(line: dict[str, Any], side: int) -> float:
+    """An end of the shade around an evaluation; none where its episodes are too few for an interval."""
+    return line["interval"][side] if len(line["episodes"]) >= FEWEST else float("nan")

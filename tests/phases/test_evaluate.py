@@ -27,7 +27,13 @@ def test_scores_are_those_of_a_pocket_calculator():
     assert Scores("a", (0.0, 0.0, 1.0, 5.0, 6.0, 7.0, 100.0, 100.0)).iqm == pytest.approx((1 + 5 + 6 + 7) / 4)
     assert scores.summary()["episodes"] == [1.0, 2.0, 3.0, 4.0, 10.0]
     assert "a: 4.0 (std 3.5, interquartile mean 3.0, 95 % interval" in str(scores) and "5 episodes)" in str(scores)
-    assert str(Scores("a", (1.0,))).endswith(", 1 episode)")
+
+
+def test_one_or_two_episodes_have_no_interval():
+    assert str(Scores("a", (1.0,))) == "a: 1.0 (std 0.0, interquartile mean 1.0, 1 episode: too few for an interval)"
+    two = str(Scores("a", (1.0, 3.0)))
+    assert "95 %" not in two and two.endswith(", 2 episodes: too few for an interval)")
+    assert "95 % interval 1.0 to 3.0, 3 episodes)" in str(Scores("a", (1.0, 2.0, 3.0)))
 
 
 def test_the_interval_is_that_of_the_bootstrap():

@@ -42,7 +42,7 @@ def test_a_reward_of_ones_own_from_the_command_line(overlapped, tmp_path, capsys
     status, printed, _ = run(
         capsys, "evaluate", out, "--reward", f"{file}:left", "--episodes", "1", "--json", tmp_path / "scores.json", "--video"
     )
-    assert status == 0 and printed.startswith("left: ") and "1 episode)" in printed and "snapshot" not in printed
+    assert status == 0 and printed.startswith("left: ") and "1 episode: too few for" in printed and "snapshot" not in printed
     scores = json.loads((tmp_path / "scores.json").read_text())
     assert scores["task"] == "left" and f"every episode: {scores['episodes'][0]:.1f}" in printed
     assert (out / "videos" / "left-0.mp4").stat().st_size > 0

@@ -11,6 +11,8 @@ from plan2explore.report.html import missing
 from plan2explore.report.scores import find_scores, scores
 from plan2explore.runs.folder import RunFolder
 
+SHADE = "fill-opacity: 0.18"
+
 
 @pytest.fixture
 def copied(small_runs, tmp_path):
@@ -27,8 +29,18 @@ def test_scores_stand_beside_the_papers(small_runs):
     shown = scores(open_runs(small_runs)[0])
     for method in ("plan2explore", "random"):
         assert f"{paper_scores(TASK)[method]:.0f} ({method}, 3.5M)" in shown
-    assert ">36.0<" in shown and "30.0 to 42.0" in shown
+    assert ">36.0<" in shown and ">127.0<" in shown and "123.0 to 131.0" in shown
     assert "published plan2explore" not in shown and "Dotted" not in shown  # those curves begin later than these runs end
+
+
+def test_one_or_two_episodes_have_no_interval(copied):
+    score(RunFolder.open(copied), TASK, [30.0, 42.0], 4000)
+    shown = scores(open_runs([copied])[0])
+    assert "too few episodes" in shown and "30.0 to 42.0" not in shown and SHADE not in shown
+    for steps in (5000, 6000):
+        score(RunFolder.open(copied), TASK, [30.0, 42.0, 42.0], steps)
+    shown = scores(open_runs([copied])[0])
+    assert "too few episodes" not in shown and "30.0 to 42.0" in shown and SHADE in shown
 
 
 def test_published_curves_are_drawn_where_a_run_comes_near_them(copied):
