@@ -16,7 +16,8 @@ NOTE = (
     "A score is the mean sum of rewards over the episodes of the last evaluation (plan2explore table: over the last 20 "
     "episodes, of one evaluation or more); the interval is of that mean, by bootstrap over 3 or more episodes. The paper's "
     "numbers are those of its tables, at 3.5M env steps (zero-shot) and at 1M and 150 episodes of the task (few-shot): "
-    "compare with the env steps here."
+    "compare with the env steps here. Adaptations are those in the run's own folder adapt/: one that was written elsewhere "
+    "(--out) is not shown."
 )
 NOTE_ON_PUBLISHED = " Dotted: published curves, shaded by one standard deviation over seeds."
 PAPER_TABLE = {PROBE: (1, "3.5M"), OFFLINE: (1, "3.5M"), FEW_SHOT: (2, "1M + 150k")}
@@ -58,6 +59,7 @@ def scores(every: Sequence[Explored]) -> Markup:
     """The last evaluation of everything as a table, and all of them as curves, a figure for each task."""
     found = [scored for explored in every for scored in find_scores(explored)]
     notes = [_unfinished(explored, folder) for explored in every for folder in explored.unfinished]
+    notes += [_without_score(explored, folders) for explored in every if (folders := _not_evaluated(explored))]
     if not found:
         return join([*notes, missing("Nothing was evaluated: explore with --probe TASK, or adapt the run to a task.")])
     head = ("Task", "Run", "How", "Env steps", "Score", "95 % interval", "Episodes", "Paper")
@@ -75,6 +77,18 @@ def _unfinished(explored: Explored, folder: RunFolder) -> Markup:
     return missing(
         f"{explored.label}: the adaptation to {task} in adapt/{folder.path.name} is unfinished. "
         "If nothing is running there any more, its adapt command goes on with it."
+    )
+
+
+def _not_evaluated(explored: Explored) -> list[RunFolder]:
+    return [folder for folder in explored.adaptations if folder.finished.exists() and not lines_of(folder)]
+
+
+def _without_score(explored: Explored, folders: Sequence[RunFolder]) -> Markup:
+    names = ", ".join(f"adapt/{folder.path.name}" for folder in folders)
+    return missing(
+        f"{explored.label}: without an evaluation, so without a score here: {names} (adapted with --evaluate-episodes 0, or "
+        "evaluations.jsonl is missing or damaged). plan2explore evaluate FOLDER plays such a policy and prints its scores."
     )
 
 

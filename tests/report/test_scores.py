@@ -70,6 +70,16 @@ def test_an_unfinished_adaptation_is_named(copied):
     assert f"the adaptation to {TASK} in adapt/{TASK} is unfinished" in scores(open_runs([copied])[0])
 
 
+def test_an_adaptation_without_an_evaluation_is_named(copied):
+    shown = scores(open_runs([copied])[0])
+    assert "without an evaluation" not in shown and "one that was written elsewhere (--out) is not shown" in shown
+    (copied / "adapt" / TASK / "evaluations.jsonl").unlink()
+    sentence = f"copy (plan2explore): without an evaluation, so without a score here: adapt/{TASK} ("
+    assert sentence in scores(open_runs([copied])[0])
+    (copied / "evaluations.jsonl").unlink()  # nothing else was evaluated either
+    assert sentence in scores(open_runs([copied])[0])
+
+
 def test_nothing_evaluated(copied):
     (copied / "evaluations.jsonl").unlink()
     shutil.rmtree(copied / "adapt")
