@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import matplotlib.ticker
 import numpy as np
 from matplotlib.figure import Figure
 
+from ..phases.progress import counted
 from .html import Markup, ready
 
 # Colours that stand for those of the page, which takes their place when a drawing is put into it.
@@ -23,7 +25,11 @@ STANDS_FOR = {INK: "currentColor", SOFT: "var(--soft)"} | {
 LINES = ("-", "--", "-.")
 WIDE, HIGH, LEGEND = 4.7, 2.9, 0.21  # inches: as wide as a phone, so that nothing is shrunk there
 FAR_APART = 30  # values whose largest is so many times their smallest are drawn on a logarithmic scale
+BEGINNING = 0.1  # of a curve: losses fall steeply there
+SQUASHED = 4  # axes are for the rest of a curve where it would have less than a quarter of their height otherwise
+TAILS = (0.02, 0.98)  # quantiles of the rest: a single peak does not squash it either
 MOST_POINTS = 600
+Limits = tuple[float, float]
 STYLE: Any = {
     "text.parse_math": False,  # a run may be called anything, $ included
     "svg.fonttype": "none",
@@ -63,8 +69,18 @@ def colour_of(number: int) -> str:
     return SERIES[number % len(SERIES)]
 
 
-def curves(lines: Sequence[Line], x: str, y: str, logarithmic: bool = False, named: bool = False) -> Markup:
-    """Curves over env steps, or over anything; `named` ones have a legend even if there is one only."""
+def curves(
+    lines: Sequence[Line],
+    x: str,
+    y: str,
+    logarithmic: bool = False,
+    named: bool = False,
+    limits: Limits | None = None,
+) -> Markup:
+    """Curves over env steps, or over anything; `named` ones have a legend even if there is one only.
+
+    With `limits` the upright axis ends there, and what is beyond them leaves it.
+    """
     named = named or len(lines) > 1
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(WIDE, HIGH + named * LEGEND * len(lines)))
@@ -77,6 +93,8 @@ def curves(lines: Sequence[Line], x: str, y: str, logarithmic: bool = False, nam
             axes.set_yscale("log")
             axes.yaxis.set_major_formatter(_thousands)
             axes.yaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
+        if limits:
+            axes.set_ylim(limits)
         axes.grid(True)
         axes.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(5))
         axes.xaxis.set_major_formatter(_thousands)
@@ -89,6 +107,43 @@ def far_apart(lines: Sequence[Line]) -> bool:
     """Whether values are all above 0 and differ by so much that small ones would be a flat line."""
     flat = np.concatenate([np.zeros(0), *(np.asarray(line.y, float) for line in lines)])
     return bool(flat.size and flat.min() > 0 and flat.max() > FAR_APART * flat.min())
+
+
+def upright_axis(lines: Sequence[Line]) -> tuple[bool, Limits | None]:
+    """Whether the upright axis is logarithmic, and its limits: none unless all points would squash most of them.
+
+    Limits are those of what came after the beginning of each line, and of the lines' last points always.
+    """
+    logarithmic = far_apart(lines)
+    scale = np.log10 if logarithmic else np.asarray
+    every = [scale(np.asarray(line.y, float)) for line in lines]
+    later = np.concatenate([y[_beginning(line) :] for line, y in zip(lines, every, strict=True)])
+    last = [y[-1] for y in every]
+    low, high = (float(end) for end in np.quantile(later, TAILS))
+    low, high = min(low, *last), max(high, *last)
+    if not 0 < SQUASHED * (high - low) < np.ptp(np.concatenate(every)):
+        return logarithmic, None
+    margin = 0.15 * (high - low)
+    limits = low - margin, high + margin
+    if logarithmic:
+        limits = 10 ** limits[0], 10 ** limits[1]
+    return logarithmic and limits[1] > FAR_APART * limits[0], limits
+
+
+def _beginning(line: Line) -> int:
+    """How many points are a line's beginning: its first part, and all that were made before anything was collected."""
+    together = int(np.count_nonzero(np.asarray(line.x) == line.x[0]))
+    return min(max(math.ceil(BEGINNING * len(line.x)), together), len(line.x) - 1)
+
+
+def outside(lines: Sequence[Line], limits: Limits | None) -> str:
+    """A note on the points that are beyond the limits: how many, and their values; nothing if there are none."""
+    if limits is None:
+        return ""
+    flat = np.concatenate([np.asarray(line.y, float) for line in lines])
+    beyond = flat[(flat < limits[0]) | (flat > limits[1])]
+    low, high = (_thousands(float(f"{value:.3g}"), None) for value in (beyond.min(), beyond.max()))
+    return f". Outside the axes: {counted(len(beyond), 'point')} ({low if low == high else f'{low} to {high}'})"
 
 
 def _thousands(value: float, _: object) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from .explored import Explored, is_number
-from .figures import Line, curves, far_apart
+from .figures import Line, curves, outside, upright_axis
 from .html import Markup, figure, grid, join, missing, tag
 
 CURVES = {
@@ -29,7 +29,9 @@ def learning(every: Sequence[Explored]) -> Markup:
     for metric, about in wanted.items():
         lines = [line for explored in every if (line := _line(explored, metric))]
         if lines:
-            drawn.append(figure(curves(lines, "env steps", metric, far_apart(lines), named=len(every) > 1), about))
+            logarithmic, limits = upright_axis(lines)
+            drawing = curves(lines, "env steps", metric, logarithmic, len(every) > 1, limits)
+            drawn.append(figure(drawing, about + outside(lines, limits)))
     empty = [missing(f"{explored.name} has no metrics that can be read.") for explored in every if not explored.metrics]
     note = "Each point is the mean over the updates since the one before."
     return join([*empty, tag("p", note, class_="soft") if drawn else "", grid(drawn)])
