@@ -99,6 +99,9 @@ class NoveltyConfig:
     """What a one-step model predicts: the next encoder features, or one of the appendix's three variants."""
     bootstrap: bool = True
     """Whether every member resamples the batch's sequences with replacement (a bootstrap ensemble)."""
+    loss: Literal["sum", "mean"] = "sum"
+    """Is a member's squared error halved and summed over dimensions (equation 3's log-likelihood), or averaged (the
+    program)? Beside Adam's epsilon a mean over 1024 is small: members learn, and disagreement falls, far more slowly."""
     scale: float = 10_000.0
     """Factor on the disagreement, since no reward is normalised: it helps in some environments."""
     max_variance: Literal["trained", "untrained"] = "trained"

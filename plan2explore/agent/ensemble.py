@@ -77,10 +77,11 @@ def bootstrap_mean(
 def ensemble_loss(
     ensemble: Ensemble, experience: Experience, key: PRNGKeyArray, config: NoveltyConfig
 ) -> Float[Array, " members"]:
-    """Each member's squared error, summed: equation 3's negative log-likelihood, less its constant."""
+    """Each member's squared error: equation 3's negative log-likelihood, less its constant, or the mean error."""
     predictions = ensemble(one_step_inputs(experience.transitions(), config))
     targets = one_step_targets(experience, config).astype(jnp.float32)
-    return bootstrap_mean(0.5 * jnp.square(predictions - targets).sum(-1), key, config)
+    squares = jnp.square(predictions - targets)
+    return bootstrap_mean(0.5 * squares.sum(-1) if config.loss == "sum" else squares.mean(-1), key, config)
 
 
 def disagreement(predictions: Float[Array, "members *steps outputs"]) -> Float[Array, "*steps"]:

@@ -1,8 +1,8 @@
 """The layers that the agent's parts are made of: dense, recurrent and image networks.
 
 Parameters are made as float32. A layer computes in the narrower precision of its input and its weights,
-so that a caller gets bfloat16 by casting either. Weights start as Glorot's uniform and biases as zero,
-like those of the published program.
+so that a caller gets bfloat16 by casting either. Weights start as Glorot's uniform, a recurrent cell's products
+with its state as orthogonal ones, and biases as zero.
 """
 
 import math
@@ -23,7 +23,7 @@ from plan2explore.agent.convolutions import (
     images_of_blocks,
     shrink,
 )
-from plan2explore.agent.products import affine, in_full_rows
+from plan2explore.agent.products import affine, in_full_rows, plus
 
 ACTIVATIONS = {"elu": jax.nn.elu, "relu": jax.nn.relu}
 IMAGE_SIZES = (16, 32, 64, 128)
@@ -187,7 +187,7 @@ class ImageEncoder(eqx.Module):
     def __call__(self, images: Float[Array, "*batch size size 3"]) -> Float[Array, "*batch features"]:
         x = images.reshape(-1, *images.shape[-3:]).astype(narrower(images, self.layers[0].weight))
         for layer in self.layers:
-            x = jax.nn.relu(shrink(x, layer.weight, self.form) + layer.bias.astype(x.dtype))
+            x = jax.nn.relu(plus(shrink(x, layer.weight, self.form), layer.bias))
         return x.reshape(*images.shape[:-3], -1)
 
 
@@ -238,7 +238,7 @@ class ImageDecoder(eqx.Module):
 
     def _plainly(self, features: Float[Array, "*batch inputs"]) -> Float[Array, "flat size size 3"]:
         x, last = self._grow(features, self.layers[:-1]), self.layers[-1]
-        return grow(x, last.weight, self.form) + last.bias.astype(x.dtype)
+        return plus(grow(x, last.weight, self.form), last.bias)
 
     def _blocks(
         self, features: Float[Array, "*batch inputs"]
@@ -246,8 +246,8 @@ class ImageDecoder(eqx.Module):
         """The picture as blocks of 4x4 pixels: the last two layers without moving a pixel to its place."""
         x, (penultimate, last) = self._grow(features, self.layers[:-2]), self.layers[-2:]
         x = grow_blocks(x, penultimate.weight, self.form)
-        x = jax.nn.relu(x + jnp.tile(penultimate.bias, 4).astype(x.dtype))
-        return grow_double_blocks(x, last.weight, self.form) + jnp.tile(last.bias, 16).astype(x.dtype)
+        x = jax.nn.relu(plus(x, jnp.tile(penultimate.bias, 4)))
+        return plus(grow_double_blocks(x, last.weight, self.form), jnp.tile(last.bias, 16))
 
     def _grow(
         self, features: Float[Array, "*batch inputs"], layers: tuple[ImageLayer, ...]
@@ -255,5 +255,5 @@ class ImageDecoder(eqx.Module):
         """What the given first layers make."""
         x = self.linear(features).reshape(-1, 1, 1, self.layers[0].weight.shape[2])
         for layer in layers:
-            x = jax.nn.relu(grow(x, layer.weight, self.form) + layer.bias.astype(x.dtype))
+            x = jax.nn.relu(plus(grow(x, layer.weight, self.form), layer.bias))
         return x

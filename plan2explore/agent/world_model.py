@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Num, PRNGKeyArray
 
 from plan2explore.agent.distributions import Normal, normal_kl, normal_sample
 from plan2explore.agent.networks import MLP, GRUCell, ImageDecoder, ImageEncoder, Linear
-from plan2explore.agent.products import weights_apart
+from plan2explore.agent.products import plus, weights_apart
 from plan2explore.config import ModelConfig, Spaces
 
 
@@ -139,16 +139,16 @@ class RSSM(eqx.Module):
         """
 
         def spread(bias: Float[Array, " size"]) -> Float[Array, "time batch size"]:
-            return jnp.broadcast_to(bias, (*actions.shape[:2], bias.size))
+            return plus(jnp.zeros((*actions.shape[:2], bias.size), self.dtype), bias)
 
         enter, enter_action = jnp.split(self.enter.weight, [self.stoch])
         hidden, hidden_embedding = jnp.split(self.posterior_hidden.weight, [self.deter])
         weights = enter, self.cell.input_weight, self.cell.state_weight, hidden, self.posterior_out.weight
         biases = (
-            actions @ enter_action + self.enter.bias,
+            plus(actions @ enter_action, self.enter.bias),
             spread(self.cell.bias),
             spread(self.cell.state_bias),
-            embeddings @ hidden_embedding + self.posterior_hidden.bias,
+            plus(embeddings @ hidden_embedding, self.posterior_hidden.bias),
             spread(self.posterior_out.bias),
         )
         noise = draw_normal(key, *actions.shape[:2], self.stoch)

@@ -130,6 +130,15 @@ def test_a_bootstrap_by_weights_is_a_bootstrap_by_copies():
     np.testing.assert_allclose(without, costs.mean((1, 2)), rtol=1e-6)
 
 
+def test_the_programs_loss_is_the_mean_of_squares():
+    """A likelihood sums half of them over dimensions instead."""
+    config = replace(CONFIG, target="state")
+    ensemble, experience, key = make_ensemble(config, jax.random.key(0)), action_world(0), jax.random.key(1)
+    likelihood, mean = (ensemble_loss(ensemble, experience, key, replace(config, loss=loss)) for loss in ("sum", "mean"))
+    np.testing.assert_allclose(likelihood, target_size(config, SIZES) / 2 * mean, rtol=1e-5)
+    assert likelihood.min() > 0
+
+
 def test_members_start_apart_and_each_learns_from_its_own_loss():
     ensemble, experience = make_ensemble(CONFIG, jax.random.key(0)), action_world(0)
     inputs = one_step_inputs(experience.transitions(), CONFIG)

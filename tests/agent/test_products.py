@@ -1,12 +1,16 @@
 """The forms for GPUs compute what the plain ones do, values and gradients."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
 
-from plan2explore.agent import products
+from plan2explore.agent import convolutions, products
+from plan2explore.agent.agent import Agent
+from plan2explore.agent.gradients import learn_behaviors, learn_model, learn_novelty, open_batch
 from plan2explore.agent.learner import Learner
 from plan2explore.agent.products import affine, in_full_rows, weights_apart
 from plan2explore.config import Spaces, tiny
@@ -89,3 +93,41 @@ def test_a_whole_update_is_the_same_in_both_forms(monkeypatch):
     wide = updated()
     for name, rows in plain.items():
         np.testing.assert_allclose(rows, wide[name], rtol=0, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("form", ["plain", "wide"])
+def test_no_long_sum_in_an_update_is_taken_in_bfloat16(monkeypatch, form):
+    """Every sum over the batch, wherever it comes from, is one of float32."""
+    monkeypatch.setattr(products, "is_wide", lambda _: form == "wide")
+    monkeypatch.setattr(convolutions, "choose", lambda chosen, on_gpu: on_gpu if form == "wide" else "patches")
+    agent = Agent(replace(tiny, precision="bfloat16"), Spaces(action=2, image=16, proprio=3, tasks=1))
+    shape = (tiny.batch, tiny.length)
+    batch = {
+        "image": jnp.zeros((*shape, 16, 16, 3), jnp.uint8),
+        "proprio": jnp.zeros((*shape, 3)),
+        "action": jnp.zeros((*shape, 2)),
+        "reward": jnp.zeros((*shape, 1)),
+    }
+
+    def gradients(rows, batch, key):
+        lesson, experience = learn_model(agent, rows, open_batch(agent, batch), key)
+        novelty = learn_novelty(agent, rows, experience, key)
+        behaviors = learn_behaviors(agent, rows, experience.states, key)
+        return lesson.gradients, novelty.gradients, behaviors.gradients
+
+    rows = {name: part.rows for name, part in jax.eval_shape(agent.init, jax.random.key(0)).items()}
+    equations = list(all_equations(jax.make_jaxpr(gradients)(rows, batch, jax.random.key(0)).jaxpr))
+    sums = [(each.invars[0].aval, each.outvars[0].aval) for each in equations if each.primitive.name == "reduce_sum"]
+    assert sums
+    # Sixteen copies of a bias that serves the pixels of a block may well be added up.
+    assert [(x, y) for x, y in sums if x.dtype == jnp.bfloat16 and x.size > 16 * y.size] == []
+
+
+def all_equations(jaxpr):
+    """Those of a program and of all programs inside it."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda leaf: hasattr(leaf, "eqns")):
+            inner = getattr(inner, "jaxpr", inner)
+            if hasattr(inner, "eqns"):
+                yield from all_equations(inner)
