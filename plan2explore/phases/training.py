@@ -225,8 +225,11 @@ class Training:
         with self._told_to_stop(), contextlib.ExitStack() as stack:
             stack.callback(self.checkpoints.wait)
             stack.callback(self._close)
-            self._compiling = self._compile_early()
-            stack.callback(self._compiling.join)
+            self._compiling = threading.Thread(target=self._compile_early, name="compiler")
+            self._preparing = threading.Thread(target=self._prepare_evaluation, name="evaluation")
+            for thread in (self._compiling, self._preparing):
+                thread.start()
+                stack.callback(thread.join)
             following = self.remember()
             self._train_all()
             self._tend()  # a killed run may have come to its updates, but not to what follows them
@@ -238,17 +241,23 @@ class Training:
             self._conclude()
         return self.scores
 
-    def _compile_early(self) -> threading.Thread:
+    @property
+    def _is_to_learn(self) -> bool:
+        return self.job.due(self.job.goal) - self.updates >= self.job.block
+
+    def _compile_early(self) -> None:
         """Compiles updates, if any are to come, while episodes are read, environments start and first steps are taken."""
+        if self._is_to_learn:
+            with contextlib.suppress(Exception):  # the first update will meet it again, where it is heard
+                self.learner.compile_block(self.state, self.replay.batches(self.job.block))
 
-        def work() -> None:
-            if self.job.due(self.job.goal) - self.updates >= self.job.block:
-                with contextlib.suppress(Exception):  # the first update will meet it again, where it is heard
-                    self.learner.compile_block(self.state, self.replay.batches(self.job.block))
-
-        thread = threading.Thread(target=work, name="compiler")
-        thread.start()
-        return thread
+    def _prepare_evaluation(self) -> None:
+        """Starts the environments of evaluations early: at the first one the device would wait for them."""
+        to_come = self._is_to_learn and self._plays and self.job.goal  # else there is one evaluation, at the end
+        self._compiling.join()  # what is needed first has the cores to itself
+        if to_come:
+            with contextlib.suppress(Exception):  # the first evaluation will meet it again, where it is heard
+                self._evaluation_worlds = self._make_evaluation_worlds()
 
     def _start_collecting(self, first_episode: int) -> None:
         job = self.job
@@ -425,17 +434,26 @@ class Training:
         job = self.job
         self._evaluating_updates = self.updates
         self._look = look_inside(self.learner.agent, self.state, self.replay, self.env_steps)
-        if not job.tasks or not job.schedule.evaluate_episodes:
+        if not self._plays:
             return play_nothing()
+        self._preparing.join()
         if self._evaluation_worlds is None:
-            seed = job.seed + EVALUATION_SEED
-            self._evaluation_worlds = make_for_tasks(job.world, job.tasks, job.schedule.evaluate_episodes, seed)
+            self._evaluation_worlds = self._make_evaluation_worlds()
         key = jax.random.fold_in(jax.random.fold_in(self._key, EVALUATE), self.evaluations)
         rows = range(len(job.tasks))
         state, worlds = acting_copy(self.state), self._evaluation_worlds
         return evaluate_tasks(
             self.learner, state, worlds, job.tasks, rows, key, self.env_steps, pictures=True, episode=self.evaluations
         )
+
+    @property
+    def _plays(self) -> bool:
+        """Whether an evaluation plays anything."""
+        return bool(self.job.tasks and self.job.schedule.evaluate_episodes)
+
+    def _make_evaluation_worlds(self) -> VectorEnv:
+        job = self.job
+        return make_for_tasks(job.world, job.tasks, job.schedule.evaluate_episodes, job.seed + EVALUATION_SEED)
 
     def _keep_scores(self, scores: list[Scores]) -> None:
         seconds = round(time.monotonic() - self._began, 1)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,8 +26,10 @@ import plan2explore as p2e
 from plan2explore.config import Schedule, Spaces
 from plan2explore.memory.files import EpisodeFolder
 from plan2explore.memory.replay import Replay
+from plan2explore.phases import training
 from plan2explore.phases.collect import Collector
 from plan2explore.phases.training import Job, Training
+from plan2explore.phases.world import make_for_tasks
 
 pytestmark = pytest.mark.xdist_group("phases")
 both = pytest.mark.parametrize("which", ["taken_in_turn", "overlapped"])
@@ -163,3 +166,22 @@ def test_learning_waits_for_the_first_whole_sequence(tmp_path):
     assert training._due() == 0
     replay.extend(slot, {"action": np.zeros((1, 1)), "proprio": np.zeros((1, 5))})
     assert training._due() == 200
+
+
+def test_evaluations_have_one_crew_that_is_there_before_the_first(tmp_path, monkeypatch):
+    """Made in the background, by the job's threads; where that fails, by the first evaluation, which says why."""
+    made = []
+
+    def note(*arguments):
+        made.append(threading.current_thread().name)
+        if len(made) == 1:
+            raise OSError("no process to be had")
+        return make_for_tasks(*arguments)
+
+    monkeypatch.setattr(training, "make_for_tasks", note)
+    assert len(evaluations(nano_explore(tmp_path / "a", in_turn()))) == 3 * len(TASKS)
+    assert made == ["evaluation", "MainThread"]
+    nano_explore(tmp_path / "b", in_turn())
+    assert made == ["evaluation", "MainThread", "evaluation"]
+    nano_explore(tmp_path / "b", in_turn())
+    assert len(made) == 3, "nothing is left to learn"
