@@ -31,7 +31,7 @@ from plan2explore.envs import VectorEnv, make
 from plan2explore.envs.vector import ONE_THREAD
 
 CORES = len(os.sched_getaffinity(0))
-LAYOUTS = ((1, 1), (1, 4), (2, 2), (4, 1), (1, 8))  # workers of VectorEnv per core, and environments of each
+EACH = (1, 4, 8)  # environments of each worker of VectorEnv, of which there is one for each core
 SEVERAL = 4  # environments in a process for the ways beside it
 
 STEPS = 50  # after each reset
@@ -119,10 +119,9 @@ def alone(task: str, environments: int) -> None:
 
 
 @contextlib.contextmanager
-def ours(task: str, workers: int, each: int) -> Iterator[Measure]:
-    """VectorEnv with so many workers."""
-    environments = workers * each
-    with VectorEnv(task, count=environments, workers=workers) as vector:
+def ours(task: str, environments: int) -> Iterator[Measure]:
+    """VectorEnv with a worker for each core."""
+    with VectorEnv(task, count=environments) as vector:
         yield meter(vector.reset, vector.step, (environments, *vector.action_space.shape), environments)
 
 
@@ -178,9 +177,8 @@ def ways(task: str, others: bool) -> dict[str, Any]:
         f"{CORES} separate processes": separate_processes(task, 1),
         f"{CORES} separate processes, {SEVERAL} environments each": separate_processes(task, SEVERAL),
     }
-    for per_core, each in LAYOUTS:
-        workers = CORES * per_core
-        chosen[f"VectorEnv, {workers} x {each} environments"] = ours(task, workers, each)
+    for each in EACH:
+        chosen[f"VectorEnv, {CORES} x {each} environments"] = ours(task, CORES * each)
     if others:
         chosen[f"VectorEnv, {CORES} x {SEVERAL} environments in two halves"] = ours_in_halves(task, CORES * SEVERAL)
         for each in (1, SEVERAL):
