@@ -86,7 +86,10 @@ def bench_update(arguments: list[str]) -> int:
     from .bench.update import UpdateBench
     from .bench.update import main as measure
 
-    measure(tyro.cli(UpdateBench, prog="plan2explore bench update", args=arguments))
+    command = tyro.cli(UpdateBench, prog="plan2explore bench update", args=arguments)
+    if command.count < 1 or command.repeats < 1:
+        raise ValueError(f"--count and --repeats must be at least 1; got {command.count} and {command.repeats}")
+    measure(command)
     return 0
 
 
@@ -210,8 +213,11 @@ def evaluate(arguments: list[str]) -> int:
     """Plays whole episodes of an adapted policy, or of a run's probe, and prints their scores."""
     command = tyro.cli(EvaluateCommand, prog="plan2explore evaluate", args=arguments)
     from .phases.load import load_for_evaluation
+    from .runs.files import check_writable
     from .runs.folder import RunFolder
 
+    if command.json:
+        check_writable(command.json)
     own = _one_task(command.task, command.reward) if command.task or command.reward else None
     policy = load_for_evaluation(command.path, own, None if command.at is None else whole_steps(command.at))
     video = policy.film if command.video else None

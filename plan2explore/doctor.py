@@ -34,6 +34,8 @@ def examine(out: Path | None = None) -> int:
     signs = {"fine": "[green]ok[/]  ", "note": "[yellow]note[/]", "stop": "[red]STOP[/]"}
     findings = []
     for check in CHECKS:
+        if check is _renderer:  # the longest, and a status line is not seen in a log
+            console.print("The ray-caster is compiled, if it was not yet: up to a minute ...", soft_wrap=True)
         with console.status(f"looking at {check.__name__.strip('_')} ..."):
             found = _safely(check)
         for finding in found:

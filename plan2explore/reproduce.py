@@ -270,6 +270,8 @@ def was(sweep: Sweep, cell: Cell, state: str) -> bool:
     wanted, run = plain(settings_of(sweep, cell)), _id_of(path)
     lines = read_lines(sweep.out / "cells.jsonl")
     ours = [line for line in lines if (line.get("cell"), line.get("state"), line.get("run")) == (str(cell), state, run)]
+    if state == "finished":  # each protocol has an end of its own
+        ours = [line for line in ours if line.get("protocol") == sweep.protocol]
     return any(_covers(line.get("settings"), wanted, state) for line in ours)
 
 

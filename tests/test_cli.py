@@ -53,6 +53,10 @@ def test_look_leaves_a_video_and_a_contact_sheet(capsys, tmp_path):
         (("look", "gymnasium:Pendulum-v1", "--seed", "-1"), "seed must be from 0 to 4294967295; got -1"),
         (("bench", "everything"), "no benchmark 'everything'"),
         (("bench", "render", "--backends", "directx"), "A backend is one of raycast, osmesa, egl"),
+        (("bench", "render", "--worlds", "pendulum", "--seconds", "0"), "needs some seconds; got 0"),
+        (("bench", "render", "--worlds", "pendulum", "--seconds", "nan"), "needs some seconds; got nan"),
+        (("bench", "update", "--preset", "tiny", "--count", "0"), "must be at least 1; got 0 and 5"),
+        (("bench", "update", "--preset", "tiny", "--repeats", "-1"), "must be at least 1; got 10 and -1"),
         (("tasks", "--which", "mine"), "list_tasks knows"),
     ],
 )

@@ -178,6 +178,15 @@ def test_more_steps_or_other_settings_are_not_finished_before(tmp_path, explored
     assert [goal for _, _, goal, _ in explored] == [3000, 4000, 4000]
 
 
+def test_each_protocol_has_an_end_of_its_own(tmp_path, explored, capsys, monkeypatch):
+    """After few-shot, zero-shot still evaluates as often as was asked; neither explores again."""
+    monkeypatch.setattr(module, "_adapted", lambda *_: None)
+    for protocol, finished in (("few-shot", 0), ("zero-shot", 0), ("few-shot", 1), ("zero-shot", 1)):
+        small(tmp_path, protocol=protocol, seeds=[0])
+        assert capsys.readouterr().out.count("finished before") == finished
+    assert len(explored) == 1
+
+
 def test_settings_reach_every_cell(tmp_path, explored):
     names = {"tasks": ["cartpole_balance", "walker_run"], "methods": ("random", "dreamer"), "seeds": [4, 5]}
     small(tmp_path, gradient="stopped", **names)

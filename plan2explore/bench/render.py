@@ -1,6 +1,7 @@
 """`plan2explore bench render`: agent steps per second (two env steps and a frame) by renderer and cores."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -23,6 +24,8 @@ def bench(worlds: tuple[str, ...], size: int, seconds: float, backends: tuple[st
     unknown = set(backends) - set(BACKENDS)
     if unknown:
         raise ValueError(f"A backend is one of {', '.join(BACKENDS)}; got {', '.join(sorted(unknown))}")
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"Each measurement needs some seconds; got {seconds}")
     from ..envs import make
 
     for world in worlds:  # a wrong name or size is said before anything is measured

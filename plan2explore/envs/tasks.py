@@ -1,8 +1,13 @@
 """What to do in a world: a reward function with a name, from the suite or the user's own."""
 
+import ast
+import contextlib
+import hashlib
 import importlib.util
+import inspect
 import math
 import sys
+import textwrap
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,6 +57,22 @@ class Task:
         if not path or not function:
             raise ValueError(f"Write a reward as file.py:function; got {spec!r}")
         return cls(function, reward=_function(_module(Path(path)), function))
+
+    @property
+    def digest(self) -> str | None:
+        """By which a reward is known again: of its source, without comments and layout, but not of what it calls.
+
+        None for a task of the suite, and where there is no source to be read.
+        """
+        if self.reward is None:
+            return None
+        try:
+            source = textwrap.dedent(inspect.getsource(self.reward))
+        except (OSError, TypeError):  # typed into a console, compiled, or an object that can be called
+            return None
+        with contextlib.suppress(SyntaxError):  # of a lambda in the middle of something
+            source = ast.unparse(ast.parse(source))
+        return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
 def _module(path: Path) -> ModuleType:

@@ -6,6 +6,7 @@ reward may shape the model, and everything in memory stays in use.
 """
 
 import json
+import logging
 import re
 import sys
 from dataclasses import asdict, replace
@@ -26,12 +27,14 @@ from ..runs.checkpoint import Checkpoints, unpack_rows
 from ..runs.folder import RunError, RunFolder, begin_run
 from .collect import replay_rows
 from .device import prepare_device
-from .explore import capacity, open_training, own_tasks, read_stored, stored, stored_config
+from .explore import capacity, changed_rewards, open_training, own_tasks, read_stored, stored, stored_config
 from .policy import Policy
 from .progress import Progress, counted
 from .run import Run
 from .training import Job, disk_explained
 from .world import WorldInfo, agent_spaces, check_origin, check_tasks, inspect_world
+
+log = logging.getLogger("plan2explore.phases")
 
 
 def adapt(
@@ -60,6 +63,8 @@ def adapt(
     """
     run = run if isinstance(run, Run) else Run(run)
     task = Task.named(task) if isinstance(task, str) else task
+    if not isinstance(task, Task):
+        raise TypeError(f"A task is a name of the suite, or Task(name, reward=function); got {task!r}")
     given: dict[str, Any] = {"shots": shots, "at": at, "seed": seed, "schedule": schedule}
     config = config or read_config(AdaptConfig, given | ({} if updates is None else {"updates": updates}))
     check_numbers(config)
@@ -124,10 +129,12 @@ class Adaptation:
             "snapshot": self.steps,
             "task": self.task.name,
             "own_rewards": [self.task.name] if self.task.reward is not None else [],
+            "reward_digests": {self.task.name: self.task.digest},
         }
         if RunFolder.is_run(path):
-            _refuse_other(path, settings, every_detail=shots == self.config.shots)
+            _refuse_other(path, settings, self.task, every_detail=shots == self.config.shots)
             if RunFolder.open(path).finished.exists():
+                print(f"Adapted before: {path}", file=sys.stderr)
                 return load_policy(RunFolder.open(path), self.task)
         with Progress(f"adapting to {self.task.name}", self.info.action_repeat) as progress:
             progress.say(f"Adapting to {self.task.name} from env step {self.steps:,} of {self.run.path}; output: {path}")
@@ -210,7 +217,7 @@ def _part(state: LearnerState, name: str, rows: dict[str, np.ndarray]) -> Part:
     return init_part(jax.numpy.asarray(rows[name]))
 
 
-def _refuse_other(path: Path, settings: dict[str, Any], every_detail: bool) -> None:
+def _refuse_other(path: Path, settings: dict[str, Any], task: Task, every_detail: bool) -> None:
     """An adaptation that was begun goes on only with its own settings. Few-shot builds on zero-shot of any schedule."""
     folder = RunFolder.open(path)
     if folder.kind != "adapt":
@@ -220,7 +227,9 @@ def _refuse_other(path: Path, settings: dict[str, Any], every_detail: bool) -> N
         ours = replace(ours, schedule=theirs.schedule)
     changed = differences(ours, theirs)
     plain = json.loads(json.dumps(settings))  # as a file gives it back
-    changed += [f"another {name}" for name in plain if name != "config" and folder.settings.get(name) != plain[name]]
+    compared = set(plain) - {"config", "reward_digests"}
+    changed += [f"another {name}" for name in plain if name in compared and folder.settings.get(name) != plain[name]]
+    changed += [f"another version of the reward {name!r}" for name in changed_rewards(folder, [task])]
     if changed:
         found = "; ".join(changed)
         raise RunError(f"{path} is an adaptation with other settings ({found}): remove it, or give another --out.")
@@ -230,6 +239,7 @@ def load_policy(folder: RunFolder, task: Task | None = None) -> Policy:
     """The policy of an adaptation. A reward of the user's own is not in the folder and must be given again."""
     explored = stored_config(folder, "explored")
     (task,) = own_tasks(folder, [stored(folder, "task", str)], [task] if task else [])
+    warn_of_changes(folder, task)
     check_tasks(explored.world.world, [task])
     learn = read_stored(folder, "config", AdaptConfig).shots > 0
     snapshots = Checkpoints(folder.snapshots, keep=None)
@@ -237,6 +247,13 @@ def load_policy(folder: RunFolder, task: Task | None = None) -> Policy:
         raise RunError(f"{folder.path} is not finished: give the adapt command again, and it goes on.")
     learner = Learner(task_agent(explored, learn), agent_spaces(explored.world, inspect_world(explored.world), 1))
     return _policy(learner, snapshots, snapshots.steps()[-1], explored, task, 0, folder.path)
+
+
+def warn_of_changes(folder: RunFolder, task: Task) -> None:
+    """A policy may be judged by another reward than the one it learned, but not unknowingly."""
+    for name in changed_rewards(folder, [task]):
+        text = "%s was learned with another version of the reward %r: scores are by the one given now."
+        log.warning(text, folder.path, name)
 
 
 def probe_policy(run: Run, task: str | Task, at: int | None = None) -> Policy:
@@ -247,6 +264,7 @@ def probe_policy(run: Run, task: str | Task, at: int | None = None) -> Policy:
         raise RunError(f"{run.path} has no probe {name!r}; it has {', '.join(explored.probes) or 'none'}.")
     given = [] if isinstance(task, str) else [task]
     chosen = own_tasks(run.folder, [name], given)[0]
+    warn_of_changes(run.folder, chosen)
     snapshots = Checkpoints(run.folder.snapshots, keep=None)
     if not snapshots.steps():
         raise RunError(f"{run.path} has no snapshot yet.")

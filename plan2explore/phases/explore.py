@@ -103,6 +103,7 @@ def explore(
         "goal": goal,
         "environments": environments(config, goal),
         "own_rewards": [task.name for task in tasks if task.reward is not None],
+        "reward_digests": {task.name: task.digest for task in tasks},
     }
     print_plan(config, info, goal, settings["environments"])
     with begin_run(path, "explore", settings) as folder:
@@ -216,6 +217,11 @@ def _resume(
     folder: RunFolder, config: ExploreConfig, steps: float | None, tasks: Sequence[Task], wandb: bool
 ) -> Run:
     tasks = own_tasks(folder, config.probes, tasks)
+    for name in changed_rewards(folder, tasks):
+        raise RunError(
+            f"{folder.path} has learned from another version of the reward {name!r}: give that again, or begin a new run "
+            "(--out). Any reward can also be given afterwards: plan2explore adapt."
+        )
     former = stored(folder, "goal", int)
     goal = former if steps is None else whole_steps(steps)
     if goal < former:
@@ -241,6 +247,15 @@ def own_tasks(folder: RunFolder, names: Sequence[str], given: Sequence[Task]) ->
             f"as file.py:{missing[0]}."
         )
     return [by_name.get(name) or Task.named(name) for name in names]
+
+
+def changed_rewards(folder: RunFolder, tasks: Sequence[Task]) -> list[str]:
+    """Names of rewards whose source is not the one that the folder was begun with, as far as that is known."""
+    known = folder.settings.get("reward_digests")
+    if not isinstance(known, dict):
+        return []
+    pairs = [(task.name, known.get(task.name), task.digest) for task in tasks]
+    return [name for name, before, now in pairs if before and now and before != now]
 
 
 def _work(folder: RunFolder, config: ExploreConfig, tasks: Sequence[Task], info: WorldInfo, wandb: bool) -> Run:

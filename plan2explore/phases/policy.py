@@ -10,6 +10,7 @@ from ..agent.learner import Learner, LearnerState
 from ..agent.policy import Mode
 from ..config import WorldConfig, check_seed
 from ..envs import Task
+from ..runs.files import check_writable
 from .collect import see
 from .evaluate import Scores, evaluate_tasks, finish, step_key
 from .training import EVALUATION_SEED
@@ -52,6 +53,8 @@ class Policy:
         if episodes < 1:
             raise ValueError(f"An evaluation needs at least 1 episode; got {episodes}.")
         check_seed(seed)
+        if video is not None:
+            check_writable(Path(video))
         with make_for_tasks(self.world, [self.task], episodes, seed + EVALUATION_SEED + 1) as worlds:
             key = jax.random.key(seed)
             playing = evaluate_tasks(
@@ -62,7 +65,6 @@ class Policy:
             from ..report.pictures import write_video
 
             assert scores.frames is not None
-            Path(video).parent.mkdir(parents=True, exist_ok=True)
             write_video(Path(video), scores.frames, inspect_world(self.world).fps)
         return scores
 

@@ -19,6 +19,18 @@ def write_json(path: Path, content: Any) -> None:
     write_file(path, [json.dumps(content, indent=1, allow_nan=False).encode() + b"\n"])
 
 
+def check_writable(path: Path) -> None:
+    """What could not be written in the end is said at the beginning. Makes the folder, but not the file."""
+    new = not path.exists()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        open(path, "ab").close()
+        if new:
+            path.unlink()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written: {error.strerror}.") from None
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Reads a JSON object. Anything else is a `ValueError` that says what is wrong, without the file's name."""
     if not path.is_file():  # a pipe or a device would keep us waiting

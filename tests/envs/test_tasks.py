@@ -28,6 +28,18 @@ def test_a_reward_from_a_file(tmp_path):
         Task.from_file(f"{file}:moonwalk")
 
 
+def test_a_reward_is_known_again_by_its_source(tmp_path):
+    def digest(text):
+        (tmp_path / "mine.py").write_text(text)
+        return Task.from_file(f"{tmp_path / 'mine.py'}:mine").digest
+
+    first = digest("def mine(physics):\n    return 1.0\n")
+    assert first == digest("OTHER = 2\n\n\ndef mine(physics):  # more\n    return  1.0\n")
+    assert first != digest("def mine(physics):\n    return 2.0\n")
+    assert Task("mine", reward=lambda physics: 1.0).digest
+    assert Task("mine", reward=abs).digest is None and Task.named("walker_walk").digest is None
+
+
 def test_names_are_checked_when_the_task_is_made():
     with pytest.raises(ValueError, match="Nearest names: walker_run"):
         Task.named("walker_runn")

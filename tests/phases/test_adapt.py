@@ -194,6 +194,31 @@ def test_other_settings_are_refused_and_named(overlapped, adapted):
         nano_adapt(overlapped.run, out=overlapped.run.path)
 
 
+def test_a_reward_that_was_changed_is_not_taken_for_the_old_one(overlapped, tmp_path, caplog, capsys):
+    """The name is the same, the source is another: nothing goes on, few-shot not either. A comment changes nothing."""
+    run = p2e.load(shutil.copytree(overlapped.run.path, tmp_path / "run"))
+
+    def mine(text):
+        (tmp_path / "mine.py").write_text(f"def mine(physics):\n    {text}\n")
+        return p2e.Task.from_file(f"{tmp_path / 'mine.py'}:mine")
+
+    policy = nano_adapt(run, mine("return 1.0"))
+    before = digests(policy.path)
+    nano_adapt(run, mine("return  1.0  # as before"))
+    assert f"Adapted before: {policy.path}" in capsys.readouterr().err and not caplog.text
+    for shots in (0, 1):
+        with pytest.raises(RunError, match=r"another version of the reward 'mine'.*give another --out"):
+            nano_adapt(run, mine("return 0.5"), shots=shots)
+    assert digests(policy.path) == before
+    assert p2e.load(policy.path, mine("return 0.5")).evaluate(1).mean == pytest.approx(500)
+    assert "was learned with another version of the reward 'mine'" in caplog.text
+
+
+def test_a_task_is_a_task(overlapped):
+    with pytest.raises(TypeError, match=r"Task\(name, reward=function\)"):
+        nano_adapt(overlapped.run, lambda physics: 1.0)
+
+
 @pytest.mark.parametrize("reward", [lambda physics: 1 / 0, lambda physics: math.nan, lambda physics: "much"])
 def test_a_reward_that_fails_leaves_nothing_behind(overlapped, tmp_path, reward):
     with pytest.raises(RewardError, match=r"Reward 'mine' .*\(step 1, episode 0\)"):

@@ -69,6 +69,20 @@ def test_a_run_that_fails_at_its_start_does_not_stand_in_the_way(tmp_path, monke
     assert not (tmp_path / "run").exists()
 
 
+def test_a_probes_reward_that_was_changed_is_refused(overlapped, tmp_path):
+    path = shutil.copytree(overlapped.run.path, tmp_path / "run", ignore=shutil.ignore_patterns("adapt"))
+    content = json.loads((path / "run.json").read_text())
+    assert content["settings"]["reward_digests"] == {TASKS[0]: None, TASKS[1]: None}
+    own = p2e.Task(TASKS[0], reward=lambda physics: 1.0)
+    content["settings"] |= {"own_rewards": [TASKS[0]], "reward_digests": {TASKS[0]: "that of before"}}
+    (path / "run.json").write_text(json.dumps(content))
+    with pytest.raises(RunError, match="has learned from another version of the reward 'cartpole_balance'"):
+        p2e.explore(path, probes=[own])
+    content["settings"]["reward_digests"][TASKS[0]] = own.digest
+    (path / "run.json").write_text(json.dumps(content))
+    p2e.explore(path, probes=[own])  # it is finished
+
+
 def test_an_option_that_does_not_exist_is_said():
     with pytest.raises(TypeError, match="no option 'colour': choose among action_repeat, block, checkpoint_seconds"):
         configure("walker", colour="red")
