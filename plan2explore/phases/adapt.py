@@ -227,8 +227,8 @@ def _refuse_other(path: Path, settings: dict[str, Any], task: Task, every_detail
         ours = replace(ours, schedule=theirs.schedule)
     changed = differences(ours, theirs)
     plain = json.loads(json.dumps(settings))  # as a file gives it back
-    compared = set(plain) - {"config", "reward_digests"}
-    changed += [f"another {name}" for name in plain if name in compared and folder.settings.get(name) != plain[name]]
+    compared = [name for name in plain if name not in ("config", "reward_digests")]
+    changed += [f"another {name}" for name in compared if folder.settings.get(name) != plain[name]]
     changed += [f"another version of the reward {name!r}" for name in changed_rewards(folder, [task])]
     if changed:
         found = "; ".join(changed)
