@@ -113,11 +113,13 @@ def dream(
     noise: Noise,
     config: BehaviorConfig,
     bootstrapped: bool = True,
+    count: int | None = None,
 ) -> tuple[Dream, Float[Array, "horizon rows starts action"]]:
     """Imagines from the start states; also returns the gradient of each row's objective at its actions.
 
     A row's objective is the mean of its returns, discounted by how far in the future they are. Rewards and
-    values are computed for all imagined states at once, after the loop.
+    values are computed for all imagined states at once, after the loop. With a `count`, only so many starts are
+    real: the others fill up arrays, and nothing is learned from them.
     """
     weights = config.discount ** jnp.arange(noise.action.shape[0], dtype=jnp.float32)[:, None]
 
@@ -125,11 +127,13 @@ def dream(
         with jax.named_scope("imagine"):
             steps = imagine(rssm, actors, start, noise, nudges, config.unroll)
         with jax.named_scope("rewards"):
-            gained = rewards(steps)
+            gained = rewards(steps)[..., :count]
         with jax.named_scope("values"):
-            values = per_row(critics, steps.after.features) if bootstrapped else jnp.zeros_like(gained)
+            values = (
+                per_row(critics, steps.after.features)[..., :count] if bootstrapped else jnp.zeros_like(gained)
+            )
         returns = discounted_returns(gained, values, config)
-        dreamt = Dream(steps.before.features, steps.action, gained, returns, weights)
+        dreamt = Dream(steps.before.features, steps.action[:, :, :count], gained, returns, weights)
         return row_means(dreamt, returns).sum(), dreamt
 
     (_, dreamt), gradient = jax.value_and_grad(objective, has_aux=True)(jnp.zeros_like(noise.action))
@@ -171,4 +175,5 @@ def actor_loss(
 
 def critic_loss(critics: Scalar, dreamt: Dream) -> Float[Array, " rows"]:
     """Squared error of the values against the returns, discounted like them."""
-    return row_means(dreamt, 0.5 * jnp.square(per_row(critics, dreamt.sources) - dreamt.returns))
+    values = per_row(critics, dreamt.sources)[..., : dreamt.returns.shape[-1]]
+    return row_means(dreamt, 0.5 * jnp.square(values - dreamt.returns))

@@ -21,8 +21,11 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Num
 
+from plan2explore.agent.products import fill_up
+
 Form = Literal["auto", "plain", "conv", "patches", "shifts"]
 LAYOUT = ("NHWC", "HWIO", "NHWC")
+MANY_IMAGES, ROUND_NUMBER = 1024, 256
 
 
 def image_blocks(
@@ -50,6 +53,16 @@ def choose(form: Form, on_gpu: Form) -> Form:
     return on_gpu if jax.default_backend() == "gpu" else "patches"
 
 
+def fill_images(rows: Float[Array, "images features"], form: Form) -> Float[Array, "more features"]:
+    """What many images are grown from, filled up to a round number of them where they grow by `shifts`.
+
+    The gradient of such a layer's weights is a sum over all pixels of all images. For another number of terms the
+    compiler copies everything into a longer array first.
+    """
+    wanted = choose(form, "shifts") == "shifts" and len(rows) >= MANY_IMAGES
+    return fill_up(rows, 0, ROUND_NUMBER) if wanted else rows
+
+
 def shrunk(size: int) -> int:
     """The side of what `shrink` makes of a picture of this side."""
     return (size - 4) // 2 + 1
@@ -74,6 +87,8 @@ def shrink(
     images = images[:, : 2 * rows + 2, : 2 * columns + 2]
     blocks, kernel = image_blocks(images), _blocked_kernel(weight)
     if form == "conv":
+        # The first layer's blocks have 12 channels; the library would copy them into 16 for itself, twice.
+        blocks, kernel = fill_up(blocks, -1), fill_up(kernel, -2)
         return lax.conv_general_dilated(blocks, kernel, (1, 1), "VALID", dimension_numbers=LAYOUT)
     if form == "patches":
         shifted = [blocks[:, y : y + rows, x : x + columns] for y in (0, 1) for x in (0, 1)]
@@ -133,7 +148,9 @@ def _correlate(
     if form == "shifts":
         shifted = [jnp.pad(images, ((0, 0), (0, 0), (x, more - x), (0, 0))) for x in range(taps)]
         stacked = kernel.transpose(1, 2, 0, 3).reshape(taps * inputs, taps * outputs)
-        rows = jnp.split(jnp.concatenate(shifted, -1) @ stacked, taps, -1)
+        # Barriers, forward and backward: what is multiplied is put together once, not for each product again.
+        product = lax.optimization_barrier(lax.optimization_barrier(jnp.concatenate(shifted, -1)) @ stacked)
+        rows = jnp.split(product, taps, -1)
         # What each row of pixels gives to the rows that it touches.
         first, *rest = (jnp.pad(row, ((0, 0), (y, more - y), (0, 0), (0, 0))) for y, row in enumerate(rows))
         return sum(rest, first)

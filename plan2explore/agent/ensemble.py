@@ -1,10 +1,14 @@
 """Latent disagreement: one-step models, and how far apart their predictions are (equations 3 and 4)."""
 
+from functools import partial
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from plan2explore.agent import products
 from plan2explore.agent.experience import Experience, Sizes, Transition
 from plan2explore.agent.networks import MLP
 from plan2explore.config import NoveltyConfig
@@ -94,3 +98,63 @@ def disagreement(predictions: Float[Array, "members *steps outputs"]) -> Float[A
     mean = sum(predictions, jnp.zeros(())) / count
     squares = sum((jnp.square(each - mean) for each in predictions), jnp.zeros(()))
     return (squares / (count - 1)).mean(-1)
+
+
+Members = tuple[Array, ...]
+"""An array for each member."""
+
+
+def ensemble_disagreement(
+    ensemble: Ensemble, inputs: Float[Array, "*steps inputs"], form: products.ProductForm = "auto"
+) -> Float[Array, "*steps"]:
+    """`disagreement(ensemble(inputs))`; on a GPU in the form that moves the least memory."""
+    if not products.is_wide(form):
+        return disagreement(ensemble(inputs))
+    return products.in_full_rows(partial(_disagree, ensemble), inputs, form)[..., 0]
+
+
+def _disagree(ensemble: Ensemble, rows: Float[Array, "rows inputs"]) -> Float[Array, "rows 1"]:
+    """Member by member: what each makes of the rows is large enough to be a product of its own."""
+    count = ensemble.members.layers[-1].bias.shape[0]
+    members = [jax.tree.map(lambda leaf, k=k: leaf[k], ensemble.members) for k in range(count)]
+    hidden = tuple(member.hidden(rows) for member in members)
+    last = [member.layers[-1] for member in members]
+    weights = tuple(layer.weight.astype(hidden[0].dtype) for layer in last)
+    biases = tuple(layer.bias.astype(hidden[0].dtype) for layer in last)
+    return _variance_of_products(hidden, weights, biases)[:, None]
+
+
+@jax.custom_vjp
+def _variance_of_products(hidden: Members, weights: Members, biases: Members) -> Float[Array, " rows"]:
+    """The members' disagreement, from their last layers' inputs, weights and biases.
+
+    Its gradient with respect to a prediction is the prediction's distance from the mean, times one number for the
+    whole row. So the distances are kept instead of the predictions, the backward product takes them as they are, and
+    the number comes in afterwards, in the pass that the layer before needs anyway.
+    """
+    return _variance_forward(hidden, weights, biases)[0]
+
+
+def _variance_forward(hidden: Members, weights: Members, biases: Members) -> tuple[Array, Any]:
+    predictions = [(x @ weight + bias).astype(jnp.float32) for x, weight, bias in zip(hidden, weights, biases, strict=True)]
+    mean = sum(predictions, jnp.zeros(())) / len(predictions)
+    apart = [each - mean for each in predictions]
+    squares = sum((jnp.square(each) for each in apart), jnp.zeros(()))
+    kept = tuple(each.astype(x.dtype) for each, x in zip(apart, hidden, strict=True))
+    return (squares / (len(apart) - 1)).mean(-1), (hidden, weights, kept)
+
+
+def _variance_backward(
+    saved: tuple[Members, Members, Members], gradient: Float[Array, " rows"]
+) -> tuple[Members, Members, Members]:
+    hidden, weights, apart = saved
+    scale = (gradient * (2 / ((len(apart) - 1) * apart[0].shape[-1])))[:, None]
+    pulled = [(scale * each).astype(each.dtype) for each in apart]
+    return (
+        tuple((scale * (each @ weight.T)).astype(each.dtype) for each, weight in zip(apart, weights, strict=True)),
+        tuple(x.T @ each for x, each in zip(hidden, pulled, strict=True)),
+        tuple(each.astype(jnp.float32).sum(0).astype(each.dtype) for each in pulled),
+    )
+
+
+_variance_of_products.defvjp(_variance_forward, _variance_backward)

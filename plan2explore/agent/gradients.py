@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Num, PRNGKeyArray
 from plan2explore.agent.agent import Agent, Rows
 from plan2explore.agent.behavior import Dream, actor_loss, critic_loss, draw_noise, dream, per_row, row_means
 from plan2explore.agent.experience import Experience, Transition
+from plan2explore.agent.products import fill_rows
 from plan2explore.agent.world_model import Observation, Seen, State, infer_states, model_loss, squared_miss
 
 Metrics = dict[str, Float[Array, "..."]]
@@ -141,8 +142,10 @@ def learn_group(
     """Teaches the actors and critics of behaviours that imagine together."""
     names = agent.behaviors[group]
     taught = {name: rows[name][group] for name in ("actor", "critic")}
+    count = start.deter.shape[0]
+    noise = draw_noise(key, (horizon, len(names), count), agent.spaces.action, agent.sizes.stoch)
+    start, noise = jax.tree.map(fill_rows, (start, noise))
     starts = State(*(jnp.broadcast_to(part, (len(names), *part.shape)) for part in start))
-    noise = draw_noise(key, (horizon, *starts.stoch.shape[:2]), agent.spaces.action, agent.sizes.stoch)
     dreamt, gradient = dream(
         agent.read("model", rows["model"]).rssm,
         agent.read("actor", taught["actor"]),
@@ -152,6 +155,7 @@ def learn_group(
         noise=noise,
         config=agent.config.behavior,
         bootstrapped=bootstrapped,
+        count=count,
     )
 
     def loss(taught: Rows) -> tuple[Array, Array]:

@@ -14,8 +14,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
+from plan2explore.agent.activations import elu, relu
 from plan2explore.agent.convolutions import (
     Form,
+    fill_images,
     grow,
     grow_blocks,
     grow_double_blocks,
@@ -25,7 +27,7 @@ from plan2explore.agent.convolutions import (
 )
 from plan2explore.agent.products import affine, in_full_rows, plus
 
-ACTIVATIONS = {"elu": jax.nn.elu, "relu": jax.nn.relu}
+ACTIVATIONS = {"elu": elu, "relu": relu}
 IMAGE_SIZES = (16, 32, 64, 128)
 
 Activation = Literal["elu", "relu"]
@@ -86,9 +88,13 @@ class MLP(eqx.Module):
         return in_full_rows(self._all_layers, x)
 
     def _all_layers(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch outputs"]:
+        return self.layers[-1](self.hidden(x))
+
+    def hidden(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch width"]:
+        """What the last hidden layer makes."""
         for layer in self.layers[:-1]:
             x = ACTIVATIONS[self.activation](layer(x))
-        return self.layers[-1](x)
+        return x
 
 
 class GRUCell(eqx.Module):
@@ -187,7 +193,7 @@ class ImageEncoder(eqx.Module):
     def __call__(self, images: Float[Array, "*batch size size 3"]) -> Float[Array, "*batch features"]:
         x = images.reshape(-1, *images.shape[-3:]).astype(narrower(images, self.layers[0].weight))
         for layer in self.layers:
-            x = jax.nn.relu(plus(shrink(x, layer.weight, self.form), layer.bias))
+            x = relu(plus(shrink(x, layer.weight, self.form), layer.bias))
         return x.reshape(*images.shape[:-3], -1)
 
 
@@ -244,10 +250,12 @@ class ImageDecoder(eqx.Module):
         self, features: Float[Array, "*batch inputs"]
     ) -> Float[Array, "flat rows columns double_block"]:
         """The picture as blocks of 4x4 pixels: the last two layers without moving a pixel to its place."""
-        x, (penultimate, last) = self._grow(features, self.layers[:-2]), self.layers[-2:]
+        flat = features.reshape(-1, features.shape[-1])
+        x, (penultimate, last) = self._grow(fill_images(flat, self.form), self.layers[:-2]), self.layers[-2:]
         x = grow_blocks(x, penultimate.weight, self.form)
-        x = jax.nn.relu(plus(x, jnp.tile(penultimate.bias, 4)))
-        return plus(grow_double_blocks(x, last.weight, self.form), jnp.tile(last.bias, 16))
+        x = relu(plus(x, jnp.tile(penultimate.bias, 4)))
+        x = plus(grow_double_blocks(x, last.weight, self.form), jnp.tile(last.bias, 16))
+        return x[: flat.shape[0]]
 
     def _grow(
         self, features: Float[Array, "*batch inputs"], layers: tuple[ImageLayer, ...]
@@ -255,5 +263,5 @@ class ImageDecoder(eqx.Module):
         """What the given first layers make."""
         x = self.linear(features).reshape(-1, 1, 1, self.layers[0].weight.shape[2])
         for layer in layers:
-            x = jax.nn.relu(plus(grow(x, layer.weight, self.form), layer.bias))
+            x = relu(plus(grow(x, layer.weight, self.form), layer.bias))
         return x

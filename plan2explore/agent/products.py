@@ -1,11 +1,12 @@
 """Matrix products in the forms that GPUs are quick at; the sums are the same.
 
 - A product with a length that is no multiple of 8 takes a slow path, or is copied into one that is: rows of bfloat16
-  must start on 16 bytes. `affine` fills up the numbers in a row with zeros, `in_full_rows` the number of rows.
+  must start on 16 bytes. `affine` fills up the numbers in a row with zeros, `in_full_rows` and `fill_rows` the number
+  of rows.
 - A weight's gradient sums over all rows of a batch, tens of thousands, into a small matrix, which leaves most of the
   chip idle. `affine` takes the sum in several parts side by side, and adds them up.
-- A bias' gradient is a sum over rows too: as a product with ones it is several times quicker than as a reduction.
-  Where it stays a reduction, `plus` makes it one of float32.
+- A bias' gradient is a sum over rows too, of float32 (`plus`); compilers take it in the same pass as the slope of the
+  activation behind it.
 - In a loop over time, weights' gradients are many small products, each added to the last: `weights_apart` takes them
   after the loop, one for each weight.
 """
@@ -39,9 +40,27 @@ def in_full_rows(
         return function(x)
     flat = x.reshape(-1, x.shape[-1])
     rows = flat.shape[0]
-    missing = -rows % (ALIGNMENT * PARTS if rows >= LONG else ALIGNMENT)
-    made = function(jnp.pad(flat, ((0, missing), (0, 0))))
+    unit = ALIGNMENT * PARTS if rows >= LONG and parts_of(rows) < PARTS / 2 else ALIGNMENT
+    made = function(fill_up(flat, 0, unit))
     return made[:rows].reshape(*x.shape[:-1], made.shape[-1])
+
+
+def fill_up(x: Array, axis: int, unit: int = ALIGNMENT) -> Array:
+    """The array with zeros behind an axis, up to a multiple of the unit."""
+    missing = -x.shape[axis] % unit
+    return jnp.pad(x, [(0, missing if each == axis % x.ndim else 0) for each in range(x.ndim)]) if missing else x
+
+
+def fill_rows(x: Float[Array, "*batch rows size"], form: ProductForm = "auto") -> Float[Array, "*batch full_rows size"]:
+    """The array with as many rows as a GPU likes: for work in several steps, whose end drops the added ones."""
+    return fill_up(x, -2) if is_wide(form) else x
+
+
+def parts_of(rows: int) -> int:
+    """In how many parts a sum over so many rows is taken."""
+    if rows < LONG:
+        return 1
+    return max((parts for parts in range(1, PARTS + 1) if rows % (parts * ALIGNMENT) == 0), default=1)
 
 
 def plus(x: Float[Array, "*batch outputs"], bias: Float[Array, " outputs"]) -> Float[Array, "*batch outputs"]:
@@ -59,11 +78,7 @@ def affine(
     """`x @ weight + bias`; `wide` is the form for GPUs, `plain` the one for all else."""
     if not is_wide(form):
         return plus(x @ weight, bias)
-    missing = -x.shape[-1] % ALIGNMENT
-    if missing:
-        x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, missing)])
-        weight = jnp.pad(weight, ((0, missing), (0, 0)))
-    return _wide(x, weight, bias)
+    return _wide(fill_up(x, -1), fill_up(weight, 0), bias)
 
 
 @jax.custom_vjp
@@ -78,11 +93,10 @@ def _wide_forward(x: Array, weight: Array, bias: Array) -> tuple[Array, tuple[Ar
 def _wide_backward(saved: tuple[Array, Array], gradient: Array) -> tuple[Array, Array, Array]:
     x, weight = saved
     rows = gradient.size // gradient.shape[-1]
-    parts = PARTS if rows >= LONG and rows % (PARTS * ALIGNMENT) == 0 else 1
+    parts = parts_of(rows)
     multiplied, pulled = (each.reshape(parts, rows // parts, -1) for each in (x, gradient))
-    ones = jnp.ones((parts, rows // parts, ALIGNMENT), gradient.dtype)
-    total = partial(jnp.einsum, "pri,pro->pio", preferred_element_type=jnp.float32)
-    by_weight, by_bias = total(multiplied, pulled).sum(0), total(ones, pulled)[:, 0].sum(0)
+    by_weight = jnp.einsum("pri,pro->pio", multiplied, pulled, preferred_element_type=jnp.float32).sum(0)
+    by_bias = pulled.astype(jnp.float32).sum((0, 1))
     return gradient @ weight.T, by_weight.astype(weight.dtype), by_bias.astype(gradient.dtype)
 
 

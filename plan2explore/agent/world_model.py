@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
+from plan2explore.agent.activations import elu
 from plan2explore.agent.distributions import Normal, normal_kl, normal_sample
 from plan2explore.agent.networks import MLP, GRUCell, ImageDecoder, ImageEncoder, Linear
 from plan2explore.agent.products import plus, weights_apart
@@ -94,18 +95,18 @@ class RSSM(eqx.Module):
 
     def recur(self, state: State, action: Float[Array, "*batch action"]) -> Float[Array, "*batch deter"]:
         """The recurrent state after an action: f(s_t, a_t)."""
-        return self.cell(jax.nn.elu(self.enter(jnp.concatenate([state.stoch, action], -1))), state.deter)
+        return self.cell(elu(self.enter(jnp.concatenate([state.stoch, action], -1))), state.deter)
 
     def prior(self, deter: Float[Array, "*batch deter"]) -> Normal:
         """The stochastic state as the recurrent one predicts it."""
-        return self._normal(self.prior_out(jax.nn.elu(self.prior_hidden(deter))))
+        return self._normal(self.prior_out(elu(self.prior_hidden(deter))))
 
     def posterior(
         self, deter: Float[Array, "*batch deter"], embedding: Float[Array, "*batch embedding"]
     ) -> Normal:
         """The stochastic state once the observation is seen."""
         return self._normal(
-            self.posterior_out(jax.nn.elu(self.posterior_hidden(jnp.concatenate([deter, embedding], -1))))
+            self.posterior_out(elu(self.posterior_hidden(jnp.concatenate([deter, embedding], -1))))
         )
 
     def imagine(
@@ -143,13 +144,18 @@ class RSSM(eqx.Module):
 
         enter, enter_action = jnp.split(self.enter.weight, [self.stoch])
         hidden, hidden_embedding = jnp.split(self.posterior_hidden.weight, [self.deter])
-        weights = enter, self.cell.input_weight, self.cell.state_weight, hidden, self.posterior_out.weight
+        # One product of the recurrent state serves this step's posterior and the next step's cell, whose bias comes
+        # in later: as that of a product with nothing.
+        both = jnp.concatenate([hidden, self.cell.state_weight], 1)
+        nothing = jnp.zeros((0, self.cell.bias.size), self.dtype)
+        weights = enter, self.cell.input_weight, both, self.posterior_out.weight, nothing
+        to_hidden = plus(embeddings @ hidden_embedding, self.posterior_hidden.bias)
         biases = (
             plus(actions @ enter_action, self.enter.bias),
             spread(self.cell.bias),
-            spread(self.cell.state_bias),
-            plus(embeddings @ hidden_embedding, self.posterior_hidden.bias),
+            jnp.concatenate([to_hidden, spread(jnp.zeros_like(self.cell.bias))], -1),
             spread(self.posterior_out.bias),
+            spread(self.cell.state_bias),
         )
         noise = draw_normal(key, *actions.shape[:2], self.stoch)
         states, posterior = weights_apart(partial(self._observe_loop, noise), weights, biases)
@@ -159,19 +165,23 @@ class RSSM(eqx.Module):
         self, noise: Float[Array, "time batch stoch"], weights: tuple[Array, ...], biases: tuple[Array, ...]
     ) -> tuple[tuple[State, Normal], tuple[Array, ...]]:
         """The states and posteriors of all steps, and what each weight was multiplied with."""
-        enter, gates, memory, hidden, out = weights
+        enter, gates, both, out, _ = weights
 
-        def step(state: State, now: tuple[Array, tuple[Array, ...]]) -> tuple[State, Any]:
-            noise, (to_enter, to_gates, to_memory, to_hidden, to_out) = now
-            entered = jax.nn.elu(state.stoch @ enter + to_enter)
-            deter = self.cell.gate(entered @ gates + to_gates, state.deter @ memory + to_memory, state.deter)
-            seen = jax.nn.elu(deter @ hidden + to_hidden)
+        def step(carried: tuple[State, Array], now: tuple[Array, tuple[Array, ...]]) -> tuple[tuple[State, Array], Any]:
+            (state, remembered), (noise, (to_enter, to_gates, to_both, to_out, to_memory)) = carried, now
+            entered = elu(state.stoch @ enter + to_enter)
+            deter = self.cell.gate(entered @ gates + to_gates, remembered + to_memory, state.deter)
+            to_hidden, remembered = jnp.split(deter @ both + to_both, [enter.shape[-1]], -1)
+            seen = elu(to_hidden)
             posterior = self._normal(seen @ out + to_out)
             after = State(deter, normal_sample(posterior, noise).astype(deter.dtype))
-            return after, ((after, posterior), (state.stoch, entered, state.deter, deter, seen))
+            return (after, remembered), (after, posterior, entered, seen)
 
         start = self.start(noise.shape[1])
-        return lax.scan(step, start, (noise, biases), unroll=self.unroll)[1]
+        carried = start, jnp.zeros_like(biases[-1][0])
+        states, posterior, entered, seen = lax.scan(step, carried, (noise, biases), unroll=self.unroll)[1]
+        before = jnp.concatenate([start.stoch[None], states.stoch[:-1]])
+        return (states, posterior), (before, entered, states.deter, seen, states.deter[..., :0])
 
     def _normal(self, out: Float[Array, "*batch two_stoch"]) -> Normal:
         mean, raw = jnp.split(out.astype(jnp.float32), 2, -1)

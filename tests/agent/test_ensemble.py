@@ -12,6 +12,7 @@ from plan2explore.agent.ensemble import (
     bootstrap_mean,
     bootstrap_weights,
     disagreement,
+    ensemble_disagreement,
     ensemble_loss,
     input_size,
     one_step_inputs,
@@ -152,3 +153,24 @@ def test_members_start_apart_and_each_learns_from_its_own_loss():
             np.asarray(leaf).reshape(3, 3, -1) != 0, -1
         )  # (loss of a member, weights of a member)
         np.testing.assert_array_equal(touched, np.eye(3, dtype=bool))
+
+
+@pytest.mark.parametrize("shape", [(8,), (3, 5)])
+def test_the_form_for_gpus_is_the_disagreement_of_the_predictions(shape):
+    """Values, and gradients with respect to the inputs and to every parameter of the members."""
+    ensemble = make_ensemble(CONFIG, jax.random.key(3))
+    keys = jax.random.split(jax.random.key(4), 2)
+    inputs, pull = jax.random.normal(keys[0], (*shape, input_size(CONFIG, SIZES))), jax.random.normal(keys[1], shape)
+
+    def told(form):
+        def total(ensemble, inputs):
+            made = ensemble_disagreement(ensemble, inputs, form)
+            return (made * pull).sum(), made
+
+        (_, made), gradients = jax.value_and_grad(total, argnums=(0, 1), has_aux=True)(ensemble, inputs)
+        return made, gradients
+
+    plain = told("plain")
+    np.testing.assert_allclose(plain[0], disagreement(ensemble(inputs)), rtol=1e-6)
+    assert jax.tree.structure(told("wide")) == jax.tree.structure(plain)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), told("wide"), plain)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from plan2explore.agent import convolutions
 from plan2explore.agent.networks import MLP, GRUCell, ImageDecoder, ImageEncoder, Linear
 
 KEY = jax.random.key(0)
@@ -115,8 +116,13 @@ def test_forms_of_the_encoder_agree(form):
     assert_same(expected, got)
 
 
-@pytest.mark.parametrize("form", ["auto", "patches", "shifts"])
-def test_forms_of_the_decoder_agree_in_picture_and_loss(form):
+@pytest.mark.parametrize("form", ["auto", "patches", "shifts", "shifts, filled up"])
+def test_forms_of_the_decoder_agree_in_picture_and_loss(form, monkeypatch):
+    if form == "shifts, filled up":
+        form = "shifts"
+        monkeypatch.setattr(convolutions, "MANY_IMAGES", 6)
+        monkeypatch.setattr(convolutions, "ROUND_NUMBER", 4)
+
     def loss(decoder, features, images):
         return jnp.mean(decoder.squared_miss(features, images)) / images[0, 0].size
 

@@ -74,11 +74,11 @@ def test_weights_apart_is_the_plain_gradient_of_a_loop():
     close(apart(weights, bias), plain(weights, bias))
 
 
-def test_a_whole_update_is_the_same_in_both_forms(monkeypatch):
+@pytest.mark.parametrize("shape", [(tiny.batch, tiny.length), (5, 7)], ids=["full rows", "filled up"])
+def test_a_whole_update_is_the_same_in_both_forms(monkeypatch, shape):
     """All parts after one step of Adam, with every product in the form for GPUs, against the plain one."""
     spaces = Spaces(action=3, image=None, proprio=9, tasks=1)
     draw = np.random.default_rng(0)
-    shape = tiny.batch, tiny.length
     batch = {name: draw.uniform(-1, 1, (*shape, size)).astype(np.float32) for name, size in
              [("action", 3), ("proprio", 9), ("reward", 1)]}  # fmt: skip
 
@@ -93,6 +93,18 @@ def test_a_whole_update_is_the_same_in_both_forms(monkeypatch):
     wide = updated()
     for name, rows in plain.items():
         np.testing.assert_allclose(rows, wide[name], rtol=0, atol=1e-6, err_msg=name)
+
+
+def test_long_sums_are_taken_in_as_many_parts_as_there_can_be():
+    counts = {2500: 1, 37_500: 1, 37_504: 16, 37_560: 15, 8 * 8192: 16, 8 * 8209: 1}
+    assert {rows: products.parts_of(rows) for rows in counts} == counts
+
+
+@pytest.mark.parametrize(("rows", "full"), [(2500, 2504), (37_500, 37_504), (37_560, 37_560), (8 * 8209, 65_792)])
+def test_rows_are_filled_up_as_far_as_needed(rows, full):
+    seen = []
+    in_full_rows(lambda flat: seen.append(flat.shape[0]) or flat, jnp.zeros((rows, 1)), "wide")
+    assert seen == [full]
 
 
 @pytest.mark.parametrize("form", ["plain", "wide"])

@@ -4,7 +4,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from plan2explore.agent.ensemble import (
     Ensemble,
-    disagreement,
+    ensemble_disagreement,
     ensemble_loss,
     input_size,
     one_step_inputs,
@@ -30,7 +30,7 @@ def loss(
 
 def reward(ensemble: Ensemble, transition: Transition, config: NoveltyConfig) -> Float[Array, "*steps"]:
     """Disagreement about the next step, scaled."""
-    return config.scale * disagreement(ensemble(one_step_inputs(transition, config)))
+    return config.scale * ensemble_disagreement(ensemble, one_step_inputs(transition, config))
 
 
 OBJECTIVE = Objective(init, loss, reward)
