@@ -10,28 +10,28 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-Activation = Callable[[Float[Array, "*shape"]], Float[Array, "*shape"]]
+Activation = Callable[[Float[Array, "..."]], Float[Array, "..."]]
 
 
 def by_output(function: Activation, slope: Activation) -> Activation:
     """The function, with `slope(function(x))` for its derivative at x."""
 
     @jax.custom_vjp
-    def activate(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    def activate(x: Float[Array, "..."]) -> Float[Array, "..."]:
         return function(x)
 
-    def forward(x: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
+    def forward(x: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         y = function(x)
         return y, y
 
-    def backward(y: Float[Array, "*shape"], gradient: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"]]:
+    def backward(y: Float[Array, "..."], gradient: Float[Array, "..."]) -> tuple[Float[Array, "..."]]:
         return (gradient * slope(y),)
 
     activate.defvjp(forward, backward)
     return activate
 
 
-def _elu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def _elu(x: Float[Array, "..."]) -> Float[Array, "..."]:
     below = jnp.minimum(x, 0)
     if x.dtype == jnp.bfloat16:
         # Its eight bits do not see what `expm1` adds to an exponential of float32, in many more instructions.

@@ -53,7 +53,7 @@ def choose(form: Form, on_gpu: Form) -> Form:
     return on_gpu if jax.default_backend() == "gpu" else "patches"
 
 
-def fill_images(rows: Float[Array, "images features"], form: Form) -> Float[Array, "more features"]:
+def fill_images(rows: Float[Array, "rows features"], form: Form) -> Float[Array, "_ features"]:
     """What many images are grown from, filled up to a round number of them where they grow by `shifts`.
 
     The gradient of such a layer's weights is a sum over all pixels of all images. For another number of terms the

@@ -51,7 +51,7 @@ def fill_up(x: Array, axis: int, unit: int = ALIGNMENT) -> Array:
     return jnp.pad(x, [(0, missing if each == axis % x.ndim else 0) for each in range(x.ndim)]) if missing else x
 
 
-def fill_rows(x: Float[Array, "*batch rows size"], form: ProductForm = "auto") -> Float[Array, "*batch full_rows size"]:
+def fill_rows(x: Float[Array, "*batch rows size"], form: ProductForm = "auto") -> Float[Array, "*batch _ size"]:
     """The array with as many rows as a GPU likes: for work in several steps, whose end drops the added ones."""
     return fill_up(x, -2) if is_wide(form) else x
 

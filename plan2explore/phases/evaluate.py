@@ -76,10 +76,10 @@ class Scores:
         return f"{about}, 95 % interval {low:.1f} to {high:.1f}, {count})"
 
 
-def acting_copy(state: LearnerState) -> LearnerState:
-    """Only what acting needs, copied: training may reuse the original's memory."""
-    parts = {name: Part(jax.numpy.copy(state.parts[name].rows), None) for name in ("model", "actor")}
-    return LearnerState(parts, state.update, state.key)
+def acting_copy(state: LearnerState, *parts: str) -> LearnerState:
+    """Only what acting needs, and the named parts, copied: training may reuse the original's memory."""
+    copied = {name: Part(jax.numpy.copy(state.parts[name].rows), None) for name in ("model", "actor", *parts)}
+    return LearnerState(copied, state.update, state.key)
 
 
 def step_key(key: Any, step: int, task: int) -> Any:

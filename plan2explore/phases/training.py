@@ -38,7 +38,7 @@ from ..runs.metrics import Metrics
 from .collect import Collector, label_steps, make_room, replay_rows
 from .evaluate import Scores, acting_copy, evaluate_tasks
 from .progress import Progress
-from .watch import Look, look_inside, show_episode, show_look
+from .watch import Look, look_inside, rehearse_look, show_episode, show_look
 from .world import WorldInfo, check_origin, make_collecting, make_for_tasks
 
 EPISODE = 1000  # env steps for which a schedule counts its updates
@@ -226,7 +226,8 @@ class Training:
             stack.callback(self.checkpoints.wait)
             stack.callback(self._close)
             self._compiling = threading.Thread(target=self._compile_early, name="compiler")
-            self._preparing = threading.Thread(target=self._prepare_evaluation, name="evaluation")
+            as_it_is = acting_copy(self.state, "novelty")
+            self._preparing = threading.Thread(target=self._prepare_evaluation, args=[as_it_is], name="evaluation")
             for thread in (self._compiling, self._preparing):
                 thread.start()
                 stack.callback(thread.join)
@@ -251,13 +252,15 @@ class Training:
             with contextlib.suppress(Exception):  # the first update will meet it again, where it is heard
                 self.learner.compile_block(self.state, self.replay.batches(self.job.block))
 
-    def _prepare_evaluation(self) -> None:
-        """Starts the environments of evaluations early: at the first one the device would wait for them."""
-        to_come = self._is_to_learn and self._plays and self.job.goal  # else there is one evaluation, at the end
+    def _prepare_evaluation(self, state: LearnerState) -> None:
+        """Rehearses an evaluation: at the first one the device would wait for its environments and for the compiler."""
+        to_come = self._is_to_learn and self.job.goal  # else there is one evaluation, at the end
         self._compiling.join()  # what is needed first has the cores to itself
         if to_come:
             with contextlib.suppress(Exception):  # the first evaluation will meet it again, where it is heard
-                self._evaluation_worlds = self._make_evaluation_worlds()
+                if self._plays:
+                    next(self._evaluate(state, jax.random.key(0)))
+                rehearse_look(self.learner.agent, state, self.replay)
 
     def _start_collecting(self, first_episode: int) -> None:
         job = self.job
@@ -431,19 +434,21 @@ class Training:
 
     def _start_evaluation(self) -> Evaluation:
         """An evaluation of all tasks with the agent as it is now, and a look into it."""
-        job = self.job
+        self._preparing.join()
         self._evaluating_updates = self.updates
         self._look = look_inside(self.learner.agent, self.state, self.replay, self.env_steps)
         if not self._plays:
             return play_nothing()
-        self._preparing.join()
+        key = jax.random.fold_in(jax.random.fold_in(self._key, EVALUATE), self.evaluations)
+        return self._evaluate(acting_copy(self.state), key)
+
+    def _evaluate(self, state: LearnerState, key: Any) -> Evaluation:
+        """Plays one episode in every environment of the evaluation."""
         if self._evaluation_worlds is None:
             self._evaluation_worlds = self._make_evaluation_worlds()
-        key = jax.random.fold_in(jax.random.fold_in(self._key, EVALUATE), self.evaluations)
-        rows = range(len(job.tasks))
-        state, worlds = acting_copy(self.state), self._evaluation_worlds
+        tasks, worlds, steps = self.job.tasks, self._evaluation_worlds, self.env_steps
         return evaluate_tasks(
-            self.learner, state, worlds, job.tasks, rows, key, self.env_steps, pictures=True, episode=self.evaluations
+            self.learner, state, worlds, tasks, range(len(tasks)), key, steps, pictures=True, episode=self.evaluations
         )
 
     @property

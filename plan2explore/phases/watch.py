@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, UInt8
 
@@ -34,17 +35,28 @@ def look_inside(agent: Agent, state: LearnerState, replay: Replay, env_steps: in
 
     Always the same key: no chance that training depends on is used.
     """
-    look, key = Look(env_steps), jax.random.key(0)
     if not replay.episodes:
-        return look
-    rows = {name: part.rows for name, part in state.parts.items()}
-    batch = open_batch(agent, replay.newest(EPISODES, STEPS))
+        return Look(env_steps)
+    return _look_at(agent, state, replay.newest(EPISODES, STEPS), env_steps)
+
+
+def rehearse_look(agent: Agent, state: LearnerState, replay: Replay) -> None:
+    """Looks at nothing: all that a look needs is compiled then."""
+    form = EPISODES, min(STEPS, replay.frames)
+    nothing = {name: jnp.zeros((*form, *shape), dtype) for name, (shape, dtype) in replay.columns.items()}
+    jax.block_until_ready(_look_at(agent, state, nothing, 0)[1:])
+
+
+def _look_at(agent: Agent, state: LearnerState, newest: dict[str, Array], env_steps: int) -> Look:
+    look, key = Look(env_steps), jax.random.key(0)
+    rows = {name: state.parts[name].rows for name in ("model", "novelty")}
+    batch = open_batch(agent, newest)
     if agent.objective.reward is not None:
         look = look._replace(novelty=disagreement_along(agent, rows, batch.observation, batch.actions, key))
     if batch.observation.image is not None and len(batch.actions) > CONTEXT:
-        newest, actions = jax.tree.map(lambda part: part[:, :1], (batch.observation, batch.actions))
-        guess = open_loop(agent, rows, newest, actions, key)
-        look = look._replace(true=newest.image[:, 0], imagined=guess.image[:, 0])
+        first, actions = jax.tree.map(lambda part: part[:, :1], (batch.observation, batch.actions))
+        guess = open_loop(agent, rows, first, actions, key)
+        look = look._replace(true=first.image[:, 0], imagined=guess.image[:, 0])
     return look
 
 

@@ -26,8 +26,7 @@ def novelty(*steps):
     return {("novelty/reward", each) for each in steps}
 
 
-@pytest.fixture(scope="module")
-def from_pixels(tmp_path_factory, compiled_once):
+def explore_pixels(path, steps=3000):
     """A run that sees pictures; evaluated after its second and its third episode."""
     config = in_turn()
     agent = replace(NANO, model=replace(NANO.model, conv_depth=2))
@@ -35,9 +34,27 @@ def from_pixels(tmp_path_factory, compiled_once):
     jax.config.update("jax_disable_most_optimizations", True)  # compiling is nearly all that this takes
     try:
         with quick():
-            return nano_explore(tmp_path_factory.mktemp("watch") / "run", config, 3000)
+            return nano_explore(path, config, steps)
     finally:
         jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(scope="module")
+def from_pixels(tmp_path_factory, compiled_once):
+    return explore_pixels(tmp_path_factory.mktemp("watch") / "run")
+
+
+def test_evaluations_are_compiled_before_the_first_one_begins(tmp_path, caplog):
+    """By the thread that rehearses them, so that training does not stand still."""
+    jax.config.update("jax_log_compiles", True)  # in all threads, which `jax.log_compiles()` is not
+    try:
+        explore_pixels(tmp_path / "run", 2000)
+    finally:
+        jax.config.update("jax_log_compiles", False)
+    compiled = [(record.threadName, record.getMessage()) for record in caplog.records]
+    for program in ("disagreement_along", "open_loop"):
+        by = [thread for thread, message in compiled if message.startswith(f"Compiling jit({program})")]
+        assert by == ["evaluation"]
 
 
 def test_pictures_come_with_predictions(from_pixels):

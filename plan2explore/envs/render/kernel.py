@@ -5,9 +5,11 @@ one row for each object (a geom, a light); its columns are named by constants, t
 column.
 """
 
+import contextlib
+import fcntl
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +41,27 @@ def entry(function: Callable[..., Any]) -> Any:
     numba looks at the function's own file and at its free variables to tell whether the kept result still
     holds, so a function that calls others must have `sources_digest()` as a free variable. It must be called
     with one set of argument types only: then processes that all start at once write the same file, in
-    whatever order.
+    whatever order. The first call in a process belongs into `one_at_a_time`: then only one of them compiles.
     """
     try:
         return numba.njit(cache=True, **OPTIONS)(function)
     except RuntimeError:  # no folder can be written, neither the package's nor the user's cache
         return numba.njit(**OPTIONS)(function)
+
+
+@contextlib.contextmanager
+def one_at_a_time(function: Any) -> Iterator[None]:
+    """Lets one process after the other get a compiled function ready: the first compiles it, the others find it on disk.
+
+    Sixteen workers that all compile take sixteen cores for half a minute, which an update's compiler could use.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError, TypeError):  # nothing is kept on disk, or no lock can be there
+            folder = Path(function.stats.cache_path)
+            folder.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context((folder / f"{function.__name__}.lock").open("w"))
+            fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed, be it by the process' death
+        yield
 
 
 def sources_digest() -> int:

@@ -4,12 +4,14 @@ A frame is one call of `passes.draw`, with buffers from `frames`.
 """
 
 import math
+from contextlib import nullcontext
 
 import mujoco
 import numpy as np
 
 from .features import shape_name
 from .frames import Sizes, shared_frames
+from .kernel import one_at_a_time
 from .passes import RawScene, draw
 from .scene import CAMERA_FIELDS, GEOM_FIELDS, LIGHT_FIELDS, SceneSource, view
 from .shapes import PLANE
@@ -21,6 +23,7 @@ class RaycastRenderer:
     """Draws one camera of one model. A picture depends on the model and its data, never on earlier ones."""
 
     name = "raycast"
+    _is_ready = False  # whether this process has drawn a frame
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, camera: int, size: int):
         self._source = SceneSource(model, data, camera)
@@ -58,7 +61,9 @@ class RaycastRenderer:
         scene = self._source.update()
         constants = self._shadow_clip, self._shadow_scale, self._sky
         frame = self._frames.take()
-        unknown = draw(self._raw, frame, scene.ngeom, scene.nlight, *constants, out)
+        with nullcontext() if RaycastRenderer._is_ready else one_at_a_time(draw):
+            unknown = draw(self._raw, frame, scene.ngeom, scene.nlight, *constants, out)
+        RaycastRenderer._is_ready = True
         self._frames.give_back(frame)
         if unknown != NOTHING:
             raise RuntimeError(

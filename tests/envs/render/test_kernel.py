@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -59,11 +60,23 @@ def start(cache):
 @pytest.mark.slow
 def test_processes_that_start_at_once_share_one_compiled_file(tmp_path):
     processes = [start(tmp_path) for _ in range(2)]
-    pictures = [process.communicate(timeout=600)[0].split()[0] for process in processes]
+    pictures, found = zip(*(process.communicate(timeout=600)[0].split() for process in processes), strict=True)
     later, hits = start(tmp_path).communicate(timeout=600)[0].split()
     assert [process.returncode for process in processes] == [0, 0]
-    assert pictures == [later, later]
+    assert pictures == (later, later)
+    assert sorted(found) == ["0", "1"], "one of them compiles, the other waits for it"
     assert hits == "1", "the compiled file was not used"
+
+
+def test_a_function_that_is_not_kept_or_cannot_be_locked_is_called_anyway(tmp_path):
+    entered = []
+    (tmp_path / "file").touch()
+    for folder in (None, tmp_path / "file" / "below", tmp_path / "new"):
+        function = SimpleNamespace(__name__="draw", stats=SimpleNamespace(cache_path=folder))
+        with kernel.one_at_a_time(function):
+            entered.append(folder)
+    assert len(entered) == 3
+    assert (tmp_path / "new" / "draw.lock").exists()
 
 
 def test_the_file_on_disk_is_tied_to_every_source(monkeypatch, tmp_path):
