@@ -30,15 +30,20 @@ def see(spaces: Spaces, image: np.ndarray, proprio: np.ndarray) -> Observation:
     return Observation(picture, body)
 
 
-def label_steps(episode: Episode, tasks: Sequence[Task], start: int) -> Float[np.ndarray, "steps tasks"]:
-    """Rewards of all tasks for the steps from `start` on: what an episode that still runs has new."""
+def label_steps(
+    episode: Episode, tasks: Sequence[Task], start: int, left_out: int = 0
+) -> Float[np.ndarray, "steps tasks"]:
+    """Rewards of all tasks for the steps from `start` on: what an episode that still runs has new.
+
+    `left_out`: steps before the first one here, if these are not all.
+    """
     rewards = np.zeros((len(episode) - start, len(tasks)))
     first = max(start, 1)  # nothing was done yet at the first observation
     last = episode.state[first - 1]
     before = last[~np.isnan(last).all(-1)][-1]
     for column, task in enumerate(tasks):
         rewards[first - start :, column] = label_rows(
-            episode.world, task, episode.state[first:], episode.drawn, before=before, first_step=first
+            episode.world, task, episode.state[first:], episode.drawn, before=before, first_step=first + left_out
         )
     return rewards
 
@@ -166,7 +171,7 @@ class Collector:
             if over:
                 self._finish(index, running)
             elif self.piece and len(running.steps) - running.known >= self.piece:
-                self._tell_memory(running, self._episode(index, running))
+                self._tell_memory(index, running)
 
     def _begin(self, index: int, batch: Batch) -> None:
         if batch.lost[index]:
@@ -181,11 +186,10 @@ class Collector:
             self.replay.drop(running.slot)
 
     def _finish(self, index: int, running: Running) -> None:
-        episode = self._episode(index, running)
         self._running[index] = None
-        self._tell_memory(running, episode)
-        number = self._number(index, running)
-        self._writes.append(self._writer.submit(self.folder.save, number, episode))
+        self._tell_memory(index, running)
+        number, meta = self._number(index, running), self._meta(index, running)
+        self._writes.append(self._writer.submit(lambda: self.folder.save(number, self._episode(running, meta))))
         self.finished_steps += running.env_steps
         self.finished_episodes += 1
         self.check_writes()
@@ -198,9 +202,8 @@ class Collector:
         """The episode's place on disk: the same whenever the same episode is played again."""
         return running.number * self.count + index
 
-    def _episode(self, index: int, running: Running) -> Episode:
-        image, proprio, action, reward, state = (np.stack(column) for column in zip(*running.steps, strict=True))
-        meta = {
+    def _meta(self, index: int, running: Running) -> dict[str, Any]:
+        return {
             "renderer": self.info.renderer,
             "seed": episode_seed(self.seed, index, running.number),
             "action_repeat": self.world.action_repeat,
@@ -210,13 +213,20 @@ class Collector:
             "episode": running.number,
             **self.notes,
         }
+
+    def _episode(self, running: Running, meta: dict[str, Any], start: int = 0) -> Episode:
+        """The steps from `start` on."""
+        columns = zip(*running.steps[start:], strict=True)
+        image, proprio, action, reward, state = (np.stack(column) for column in columns)
         return Episode(self.world.world, image, proprio, action, reward, state, running.drawn, meta)
 
-    def _tell_memory(self, running: Running, episode: Episode) -> None:
+    def _tell_memory(self, index: int, running: Running) -> None:
         """Gives memory the steps that it does not have yet, with the rewards of all tasks."""
         if running.slot is None:
             self._make_room()
             running.slot = self.replay.open()
-        rewards = label_steps(episode, self.tasks, running.known)
-        self.replay.extend(running.slot, replay_rows(episode, self.spaces, rewards, running.known))
-        running.known = len(episode)
+        left_out = max(running.known - 1, 0)  # a reward may depend on the state before
+        episode, new = self._episode(running, self._meta(index, running), left_out), running.known - left_out
+        rewards = label_steps(episode, self.tasks, new, left_out)
+        self.replay.extend(running.slot, replay_rows(episode, self.spaces, rewards, new))
+        running.known = len(running.steps)

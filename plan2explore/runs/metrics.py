@@ -6,10 +6,12 @@ import os
 import socket
 import struct
 import time
+from collections import deque
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -34,6 +36,8 @@ class Metrics:
         self._wandb = _start_wandb(folder) if wandb else None  # first: it may be missing
         _drop_after(self.file, math.inf if resume_at is None else resume_at)
         self._events = _EventFile(folder.tensorboard, resume_at)
+        self._encoder = ThreadPoolExecutor(1, thread_name_prefix="films")
+        self._films: deque[Film] = deque()
 
     def write(self, env_steps: int, values: Mapping[str, Any], **more: Any) -> None:
         """Adds one line. `values` are numbers and are drawn; `more` goes to the JSON line alone.
@@ -47,6 +51,7 @@ class Metrics:
         append_line(self.file, line | {name: _finite(number) for name, number in numbers.items()})
         self._events.scalars(env_steps, numbers)
         self._log(env_steps, numbers)
+        self._write_films()
 
     def histogram(self, env_steps: int, name: str, values: Any) -> None:
         """How numbers are distributed, those that are not finite left out."""
@@ -58,14 +63,22 @@ class Metrics:
                 self._log(env_steps, {name: self._wandb.Histogram(flat)})
 
     def video(self, env_steps: int, name: str, frames: np.ndarray, fps: float) -> None:
-        """A moving picture, of `frames` uint8 (time, height, width, 3)."""
-        moving = encode_gif(frames, fps)
-        self._events.picture(env_steps, name, moving, frames.shape[1], frames.shape[2])
-        if self._wandb:
-            self._log(env_steps, {name: self._wandb.Video(io.BytesIO(moving), format="gif")})
+        """A moving picture, of `frames` uint8 (time, height, width, 3): a thread encodes it, and a later call writes it."""
+        check_film(frames)
+        self._films.append(Film(env_steps, name, frames.shape[1:3], self._encoder.submit(encode_gif, frames, fps)))
+
+    def _write_films(self, wait: bool = False) -> None:
+        """Writes those that are encoded, in their order; or all, when they are."""
+        while self._films and (wait or self._films[0].encoded.done()):
+            film = self._films.popleft()
+            moving = film.encoded.result()
+            self._events.picture(film.env_steps, film.name, moving, *film.size)
+            if self._wandb:
+                self._log(film.env_steps, {film.name: self._wandb.Video(io.BytesIO(moving), format="gif")})
 
     def flush(self) -> None:
         """Returns when everything is on disk."""
+        self._write_films(wait=True)
         for file in (self.file, self._events.file):
             if file.exists():
                 sync(file)
@@ -73,6 +86,7 @@ class Metrics:
     def close(self) -> None:
         """Makes sure that everything is on disk. A second time does no harm."""
         self.flush()
+        self._encoder.shutdown()
         if self._wandb:
             self._wandb.finish()
             self._wandb = None
@@ -99,10 +113,24 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return proper
 
 
-def encode_gif(frames: np.ndarray, fps: float) -> bytes:
-    """A GIF that repeats for ever, of `frames` uint8 (time, height, width, 3)."""
+class Film(NamedTuple):
+    """A moving picture on its way to TensorBoard."""
+
+    env_steps: int
+    name: str
+    size: tuple[int, ...]
+    """Height and width."""
+    encoded: Future[bytes]
+
+
+def check_film(frames: np.ndarray) -> None:
+    """Anything but pictures is refused."""
     if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != np.uint8 or not len(frames):
         raise ValueError(f"A video is uint8 (time, height, width, 3), not {frames.dtype} {frames.shape}.")
+
+
+def encode_gif(frames: np.ndarray, fps: float) -> bytes:
+    """A GIF that repeats for ever, of `frames` uint8 (time, height, width, 3)."""
     count, height, width, _ = frames.shape
     # One palette for all frames: one for each takes four to seven times as long. Rare colours are kept too.
     sheet = Image.fromarray(frames.reshape(count * height, width, 3)).quantize(method=Image.Quantize.MAXCOVERAGE)

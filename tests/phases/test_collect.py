@@ -19,15 +19,26 @@ pytestmark = pytest.mark.xdist_group("phases")
 SPACES = Spaces(action=1, image=None, proprio=3, tasks=0)
 
 
-def up_to(episode, steps):
-    """The episode as it was while it ran."""
+def part_of(episode, start, stop):
+    """Some steps of an episode."""
     columns = (episode.image, episode.proprio, episode.action, episode.reward, episode.state)
-    return Episode(episode.world, *(column[:steps] for column in columns), episode.drawn)
+    return Episode(episode.world, *(column[start:stop] for column in columns), episode.drawn)
 
 
 def labelled_piece_by_piece(episode, tasks, piece):
-    starts = range(0, len(episode), piece)
-    return np.concatenate([label_steps(up_to(episode, start + piece), tasks, start) for start in starts])
+    """As while it ran: from each piece and the step before it."""
+    labels = []
+    for start in range(0, len(episode), piece):
+        left_out = max(start - 1, 0)
+        labels.append(label_steps(part_of(episode, left_out, start + piece), tasks, start - left_out, left_out))
+    return np.concatenate(labels)
+
+
+def test_an_error_in_a_reward_names_the_step_of_the_whole_episode():
+    episode = record_random("reacher", seed=3, size=8, action_repeat=50)
+    wrong = p2e.Task("wrong", reward=lambda physics: float("nan"))
+    with pytest.raises(Exception, match=r"\b7\b"):
+        label_steps(part_of(episode, 6, 9), [wrong], 1, left_out=6)
 
 
 @pytest.mark.parametrize("piece", [1, 7, 600])
