@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-Activation = Callable[[Float[Array, "..."]], Float[Array, "..."]]
+Elementwise = Callable[[Float[Array, "..."]], Float[Array, "..."]]
 
 
-def by_output(function: Activation, slope: Activation) -> Activation:
+def by_output(function: Elementwise, slope: Elementwise) -> Elementwise:
     """The function, with `slope(function(x))` for its derivative at x."""
 
     @jax.custom_vjp

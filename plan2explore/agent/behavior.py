@@ -59,7 +59,8 @@ class Dream(NamedTuple):
     """What the rows imagined and what it was worth."""
 
     sources: Float[Array, "rows horizon starts features"]
-    """Features of the states that actions were taken from, s_0 ... s_(H-1)."""
+    """Features of the states that actions were taken from, s_0 ... s_(H-1). Behind the real starts may be more, which
+    fill up the array: nothing else here has them."""
     actions: Float[Array, "rows horizon starts action"]
     rewards: Float[Array, "rows horizon starts"]
     """Number t is for the action taken from s_t."""

@@ -48,7 +48,11 @@ def compiler_options() -> dict[str, Any] | None:
 
 
 class Learner:
-    """Trains an agent on batches of sequences, and acts. All methods are pure functions of the state."""
+    """Trains an agent on batches of sequences, and acts. All methods are pure functions of the state.
+
+    They are compiled with options of their own, which JAX allows at the outermost level only: to call one inside another
+    compiled function, take its `__wrapped__`.
+    """
 
     def __init__(self, config: AgentConfig, spaces: Spaces) -> None:
         self.agent = Agent(config, spaces)

@@ -51,9 +51,9 @@ def fill_up(x: Array, axis: int, unit: int = ALIGNMENT) -> Array:
     return jnp.pad(x, [(0, missing if each == axis % x.ndim else 0) for each in range(x.ndim)]) if missing else x
 
 
-def fill_rows(x: Float[Array, "*batch rows size"], form: ProductForm = "auto") -> Float[Array, "*batch _ size"]:
-    """The array with as many rows as a GPU likes: for work in several steps, whose end drops the added ones."""
-    return fill_up(x, -2) if is_wide(form) else x
+def fill_rows(x: Float[Array, "*batch rows size"]) -> Float[Array, "*batch _ size"]:
+    """On a GPU, the array with as many rows as it likes: for work in several steps, whose end drops the added ones."""
+    return fill_up(x, -2) if is_wide("auto") else x
 
 
 def parts_of(rows: int) -> int:

@@ -164,6 +164,8 @@ class Training:
         self._evaluated_updates = -1
         self._saved = self._began = time.monotonic()
         self._stop: int | None = None
+        self._ending = threading.Event()
+        """Nothing more is to be prepared."""
         self._vector_steps = 0
 
     # ---- what was there before ----
@@ -226,11 +228,13 @@ class Training:
             stack.callback(self.checkpoints.wait)
             stack.callback(self._close)
             self._compiling = threading.Thread(target=self._compile_early, name="compiler")
-            as_it_is = acting_copy(self.state, "novelty")
-            self._preparing = threading.Thread(target=self._prepare_evaluation, args=[as_it_is], name="evaluation")
+            self._preparing = threading.Thread(
+                target=self._prepare_evaluation, args=[acting_copy(self.state, "novelty")], name="evaluation"
+            )
             for thread in (self._compiling, self._preparing):
                 thread.start()
                 stack.callback(thread.join)
+            stack.callback(self._ending.set)
             following = self.remember()
             self._train_all()
             self._tend()  # a killed run may have come to its updates, but not to what follows them
@@ -256,10 +260,15 @@ class Training:
         """Rehearses an evaluation: at the first one the device would wait for its environments and for the compiler."""
         to_come = self._is_to_learn and self.job.goal  # else there is one evaluation, at the end
         self._compiling.join()  # what is needed first has the cores to itself
-        if to_come:
-            with contextlib.suppress(Exception):  # the first evaluation will meet it again, where it is heard
-                if self._plays:
-                    next(self._evaluate(state, jax.random.key(0)))
+        if to_come and self._plays and not self._ending.is_set():
+            try:
+                next(self._evaluate(state, jax.random.key(0)))
+            except Exception:  # the first evaluation will meet it again, where it is heard
+                worlds, self._evaluation_worlds = self._evaluation_worlds, None
+                if worlds:
+                    worlds.close()
+        if to_come and not self._ending.is_set():
+            with contextlib.suppress(Exception):  # likewise
                 rehearse_look(self.learner.agent, state, self.replay)
 
     def _start_collecting(self, first_episode: int) -> None:

@@ -85,11 +85,13 @@ class Metrics:
 
     def close(self) -> None:
         """Makes sure that everything is on disk. A second time does no harm."""
-        self.flush()
-        self._encoder.shutdown()
-        if self._wandb:
-            self._wandb.finish()
-            self._wandb = None
+        try:
+            self.flush()
+        finally:
+            self._encoder.shutdown()
+            if self._wandb:
+                self._wandb.finish()
+                self._wandb = None
 
     def __enter__(self) -> "Metrics":
         return self

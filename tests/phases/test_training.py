@@ -24,6 +24,7 @@ from nano import (
 
 import plan2explore as p2e
 from plan2explore.config import Schedule, Spaces
+from plan2explore.envs import VectorEnv
 from plan2explore.memory.files import EpisodeFolder
 from plan2explore.memory.replay import Replay
 from plan2explore.phases import training
@@ -185,3 +186,36 @@ def test_evaluations_have_one_crew_that_is_there_before_the_first(tmp_path, monk
     assert made == ["evaluation", "MainThread", "evaluation"]
     nano_explore(tmp_path / "b", in_turn())
     assert len(made) == 3, "nothing is left to learn"
+
+
+def test_an_evaluation_whose_rehearsal_fails_gets_new_worlds(tmp_path, monkeypatch):
+    """Worlds that failed are closed: the first evaluation makes others, or says what is wrong."""
+    resets = []
+    reset = VectorEnv.reset
+
+    def failing(vector, episode=None):
+        if threading.current_thread().name == "evaluation":
+            resets.append(vector)
+            vector.close()
+            raise OSError("no picture to be had")
+        return reset(vector, episode)
+
+    monkeypatch.setattr(VectorEnv, "reset", failing)
+    assert len(evaluations(nano_explore(tmp_path / "run", in_turn()))) == 3 * len(TASKS)
+    assert len(resets) == 1
+
+
+def test_what_ends_does_not_rehearse(tmp_path, monkeypatch):
+    """An error while the compiler works is told at once: no environments start for an evaluation that never comes."""
+    made = []
+
+    def fail(_):
+        raise OSError("a bad disk")
+
+    monkeypatch.setattr(training, "make_for_tasks", lambda *_: made.append(1))
+    monkeypatch.setattr(training, "rehearse_look", lambda *_: made.append(2))
+    monkeypatch.setattr(Training, "_compile_early", lambda self: self._ending.wait(20))  # slow enough
+    monkeypatch.setattr(Training, "remember", fail)
+    with pytest.raises(OSError, match="a bad disk"):
+        nano_explore(tmp_path / "run", in_turn())
+    assert made == []

@@ -17,6 +17,7 @@ from events import read_events
 from PIL import Image
 from tensorboardX.proto.event_pb2 import SessionLog
 
+from plan2explore.runs import metrics as metrics_module
 from plan2explore.runs.folder import RunError, RunFolder
 from plan2explore.runs.metrics import Metrics, read_metrics
 
@@ -143,6 +144,25 @@ def test_a_full_disk_is_the_callers_error_and_breaks_no_file(run, monkeypatch):
     metrics.write(3, {"a": 3})
     assert [line["a"] for line in read_metrics(run.metrics_file)] == [1, 3]
     assert [value.simple_value for event in read_events(run.tensorboard) for value in event.summary.value] == [1, 3]
+
+
+def test_films_come_with_later_lines_and_their_errors_too(run, monkeypatch):
+    def films():
+        return [value.tag for event in read_events(run.tensorboard) for value in event.summary.value if value.image.height]
+
+    frames = np.zeros((2, 8, 8, 3), np.uint8)
+    with Metrics(run) as metrics:
+        metrics.video(1, "first", frames, 10)
+        metrics._films[0].encoded.result()  # it is encoded
+        assert films() == []
+        metrics.write(2, {"a": 2})
+        assert films() == ["first"]
+        monkeypatch.setattr(metrics_module, "encode_gif", lambda *_: 1 / 0)
+        metrics.video(3, "broken", frames, 10)
+        with pytest.raises(ZeroDivisionError):
+            metrics.flush()
+        metrics.write(4, {"a": 4})
+    assert films() == ["first"]
 
 
 def test_a_video_moves(run):

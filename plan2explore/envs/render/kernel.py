@@ -51,17 +51,28 @@ def entry(function: Callable[..., Any]) -> Any:
 
 @contextlib.contextmanager
 def one_at_a_time(function: Any) -> Iterator[None]:
-    """Lets one process after the other get a compiled function ready: the first compiles it, the others find it on disk.
+    """Lets one process compile a function while the others wait, which then find it on disk.
 
-    Sixteen workers that all compile take sixteen cores for half a minute, which an update's compiler could use.
+    Sixteen workers that all compile take sixteen cores for half a minute, which an update's compiler could use. What
+    was compiled before is said in the lock's file: then nobody waits.
     """
+    mark = f"{sources_digest()} numba {numba.__version__}"
     with contextlib.ExitStack() as stack:
+        file = None
         with contextlib.suppress(OSError, TypeError):  # nothing is kept on disk, or no lock can be there
             folder = Path(function.stats.cache_path)
             folder.mkdir(parents=True, exist_ok=True)
-            file = stack.enter_context((folder / f"{function.__name__}.lock").open("w"))
+            file = stack.enter_context((folder / f"{function.__name__}.lock").open("a+"))
             fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed, be it by the process' death
+            file.seek(0)
+            if file.read() == mark:
+                fcntl.flock(file, fcntl.LOCK_UN)
+                file = None
         yield
+        if file:
+            with contextlib.suppress(OSError):
+                file.truncate(0)
+                file.write(mark)
 
 
 def sources_digest() -> int:
