@@ -89,15 +89,23 @@ def ensemble_loss(
 
 
 def disagreement(predictions: Float[Array, "members *steps outputs"]) -> Float[Array, "*steps"]:
-    """The variance over members, 1/(K-1), averaged over dimensions (equation 4).
+    """The variance over members, 1/(K-1), averaged over dimensions (equation 4)."""
+    return _mean_variance(_distances(list(predictions)))
+
+
+def _distances(predictions: list[Float[Array, "*steps outputs"]]) -> list[Float[Array, "*steps outputs"]]:
+    """How far each member is from the mean of all.
 
     Written out member by member: a sum over a short leading axis compiles to one pass that way, on a CPU
     twenty times faster.
     """
-    count = predictions.shape[0]
-    mean = sum(predictions, jnp.zeros(())) / count
-    squares = sum((jnp.square(each - mean) for each in predictions), jnp.zeros(()))
-    return (squares / (count - 1)).mean(-1)
+    mean = sum(predictions, jnp.zeros(())) / len(predictions)
+    return [each - mean for each in predictions]
+
+
+def _mean_variance(distances: list[Float[Array, "*steps outputs"]]) -> Float[Array, "*steps"]:
+    squares = sum((jnp.square(each) for each in distances), jnp.zeros(()))
+    return (squares / (len(distances) - 1)).mean(-1)
 
 
 Members = tuple[Array, ...]
@@ -137,11 +145,9 @@ def _variance_of_products(hidden: Members, weights: Members, biases: Members) ->
 
 def _variance_forward(hidden: Members, weights: Members, biases: Members) -> tuple[Array, Any]:
     predictions = [(x @ weight + bias).astype(jnp.float32) for x, weight, bias in zip(hidden, weights, biases, strict=True)]
-    mean = sum(predictions, jnp.zeros(())) / len(predictions)
-    apart = [each - mean for each in predictions]
-    squares = sum((jnp.square(each) for each in apart), jnp.zeros(()))
+    apart = _distances(predictions)
     kept = tuple(each.astype(x.dtype) for each, x in zip(apart, hidden, strict=True))
-    return (squares / (len(apart) - 1)).mean(-1), (hidden, weights, kept)
+    return _mean_variance(apart), (hidden, weights, kept)
 
 
 def _variance_backward(
