@@ -1,11 +1,15 @@
 """The command line: one verb per command, nothing else."""
 
+import contextlib
 import json
+import os
+import select
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TextIO
 
 import tyro
 
@@ -326,22 +330,58 @@ VERBS: dict[str, Callable[..., int]] = {
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs a command; mistakes of the user end in a sentence and status 2, Ctrl-C in status 130."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == ["--version"]:
-        print(f"plan2explore {__version__}")
-        return
+    """Runs a command; mistakes of the user end in a sentence and status 2, Ctrl-C in 130, a reader that left in 141."""
+    with _quiet_without_reader():
+        sys.exit(_status(sys.argv[1:] if arguments is None else arguments))
+
+
+def _status(arguments: list[str]) -> Any:
+    """Runs a command and says what went wrong; its exit status."""
     try:
-        sys.exit(_run(arguments))
+        return _run(arguments)
     except KeyboardInterrupt as stop:
         print("plan2explore: stopped", file=sys.stderr)
-        sys.exit(getattr(stop, "status", 130))
+        return getattr(stop, "status", 130)
     except (ValueError, OSError, RuntimeError, FloatingPointError) as error:
+        if isinstance(error, BrokenPipeError) and any(map(_is_left, (sys.stdout, sys.stderr))):
+            raise
         print(f"plan2explore: {error}", file=sys.stderr)
-        sys.exit(2)
+        return 2
+
+
+@contextlib.contextmanager
+def _quiet_without_reader() -> Iterator[None]:
+    """A reader that has seen enough (`| head`) ends the command without a word, with the status that shells know.
+
+    SIGPIPE itself stays ignored: it would also end a run for a worker that died.
+    """
+    try:
+        try:
+            yield
+        finally:
+            print(end="", flush=True)  # here, not at the interpreter's exit, which would complain
+    except (BrokenPipeError, SystemExit) as end:
+        if not isinstance(end, BrokenPipeError) and not isinstance(end.__context__, BrokenPipeError):  # rich exits by itself
+            raise
+        for stream in filter(_is_left, (sys.stdout, sys.stderr)):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+
+
+def _is_left(stream: TextIO | None) -> bool:
+    """Whether the reader of a stream has gone."""
+    poll = select.poll()
+    try:
+        poll.register(stream.fileno() if stream else -1, 0)  # reports hang-ups only
+    except (OSError, ValueError):  # it is no file
+        return False
+    return bool(poll.poll(0))
 
 
 def _run(arguments: list[str]) -> Any:
+    if arguments[:1] == ["--version"]:
+        print(f"plan2explore {__version__}")
+        return 0
     if arguments[:1] and arguments[0] in PARSED_HERE:
         return PARSED_HERE[arguments[0]](arguments[1:])
     if arguments[:2] == ["bench", "render"]:

@@ -1,11 +1,13 @@
 """The command line as a person uses it: sentences instead of stack traces, files where it says."""
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from types import SimpleNamespace
 
 import imageio_ffmpeg
@@ -23,6 +25,8 @@ from plan2explore.phases.evaluate import Scores
 from plan2explore.phases.training import Stopped
 from plan2explore.reference import METHODS
 from plan2explore.runs.folder import RunFolder
+
+ROOT = Path(__file__).parents[1]
 
 
 def run(capsys, *arguments):
@@ -78,6 +82,37 @@ def test_ctrl_c_ends_with_130(monkeypatch, capsys):
 
     monkeypatch.setattr("plan2explore.cli._run", interrupted)
     assert run(capsys, "doctor")[0] == 130
+
+
+def assert_quiet_without_reader(*command):
+    """A program whose output nobody reads ends as others do."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
+    finally:
+        os.close(writer)
+    assert (ended.stderr, ended.returncode) == ("", 128 + signal.SIGPIPE)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["explore", "--help"], ["tasks"], ["table", "results"]])
+def test_a_reader_that_leaves_early_ends_a_command_quietly(arguments):
+    assert_quiet_without_reader(sys.executable, "-m", "plan2explore", *arguments)
+
+
+def test_a_console_whose_reader_left_ends_quietly():
+    """Consoles of rich exit by themselves, with a status that would mean a fault."""
+    code = "from plan2explore import cli, doctor; doctor.CHECKS = (); cli.main(['doctor'])"
+    assert_quiet_without_reader(sys.executable, "-c", code)
+
+
+def test_a_broken_pipe_elsewhere_is_said(monkeypatch, capsys):
+    def broken(arguments):
+        raise BrokenPipeError("ffmpeg has ended")
+
+    monkeypatch.setattr("plan2explore.cli._run", broken)
+    status, _, error = run(capsys, "look", "walker")
+    assert status == 2 and error == "plan2explore: ffmpeg has ended\n"
 
 
 def test_help_and_version_do_not_load_the_simulator():
