@@ -44,6 +44,8 @@ class Result:
     """Seconds since the run began; none for a run that was stopped and went on."""
     run: str = ""
     """The id of the exploration."""
+    adaptation: str = ""
+    """The id of the adaptation; empty for exploration's own evaluations, and in files that do not tell."""
 
 
 COLUMNS = tuple(each.name for each in fields(Result))
@@ -56,13 +58,37 @@ def read_results(sources: Iterable[str | Path]) -> list[Result]:
     found: dict[Any, Result] = {}
     for source in sources:
         for result in _read_source(Path(source)):
-            found.setdefault(_identity(result), result)
-    return list(found.values())
+            identity = _identity(result)
+            found[identity] = found.pop(identity, result)  # moved to the end: newer adaptations stay behind older ones
+    told = {_untold(result) for result in found.values() if result.adaptation}
+    return [result for identity, result in found.items() if identity not in told]
 
 
 def _identity(result: Result) -> tuple[Any, ...]:
     """What tells results apart. How a run came about may have been told otherwise later, when it had gone on."""
     return tuple(value for name, value in asdict(result).items() if name not in ("commit", "hardware", "wall_s"))
+
+
+def _untold(result: Result) -> tuple[Any, ...]:
+    """The identity that a result has in a file that does not tell its adaptation."""
+    return _identity(replace(result, adaptation=""))
+
+
+def one_adaptation_each(results: Iterable[Result]) -> list[Result]:
+    """Of several adaptations of one run to one task: the one that saw most env steps, and of equals the last, the newest."""
+    rivals: dict[Any, dict[str, list[Result]]] = {}
+    for result in results:
+        aim = result.task, result.method, result.protocol, result.seed, result.run
+        rivals.setdefault(aim, {}).setdefault(adaptation_of(result), []).append(result)
+    chosen = []
+    for adaptations in rivals.values():
+        chosen += max(reversed(adaptations.values()), key=lambda each: max(result.env_steps for result in each))
+    return chosen
+
+
+def adaptation_of(result: Result) -> str:
+    """What tells an adaptation apart. Where a file does not: offline, each has one evaluation, at its snapshot."""
+    return result.adaptation or (str(result.env_steps) if result.protocol == OFFLINE else "")
 
 
 def _read_source(path: Path) -> list[Result]:
@@ -134,9 +160,10 @@ def append_results(path: Path, results: Iterable[Result]) -> int:
     whole, torn = split_lines(path)
     known = {_identity(result) for result in _read_csv(path)} if whole else set()
     written = {_identity(result): result for result in (_result(_words(each)) for each in results)}
-    new = [result for identity, result in written.items() if identity not in known]
+    new = [result for identity, result in written.items() if not known & {identity, _untold(result)}]
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    columns = _split_csv(path)[0] if whole else COLUMNS  # an older file goes on with its own
+    writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
     if not whole:
         writer.writeheader()
     writer.writerows(_words(result) for result in new)
@@ -165,7 +192,12 @@ def results_of(path: str | Path) -> list[Result]:
     return [*_explored(folder), *(result for each in _adaptations(folder) for result in _adapted(each))]
 
 
-def _adaptations(folder: RunFolder) -> Iterator[RunFolder]:
+def _adaptations(folder: RunFolder) -> list[RunFolder]:
+    """Those that can be read, the newest last."""
+    return sorted(_readable(folder), key=lambda each: each.created)
+
+
+def _readable(folder: RunFolder) -> Iterator[RunFolder]:
     for file in sorted(folder.adapt.glob("*/run.json")):
         try:
             found = RunFolder.open(file.parent)
@@ -189,8 +221,9 @@ def _adapted(folder: RunFolder) -> Iterator[Result]:
     settings = folder.settings
     protocol = FEW_SHOT if _part(settings, "config").get("shots") else OFFLINE
     steps = settings.get("snapshot")
-    run = str(settings.get("run", ""))
-    yield from _evaluations(folder, _part(settings, "explored"), run, protocol, steps if isinstance(steps, int) else 0)
+    before = steps if isinstance(steps, int) else 0
+    for result in _evaluations(folder, _part(settings, "explored"), str(settings.get("run", "")), protocol, before):
+        yield replace(result, adaptation=folder.id)
 
 
 def _evaluations(folder: RunFolder, explored: dict[str, Any], run: str, protocol: str, before: int) -> Iterator[Result]:

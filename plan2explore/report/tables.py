@@ -6,7 +6,7 @@ standard deviation (the paper: the mean of 3 seeds).
 
 import csv
 import io
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,16 @@ import tyro
 
 from ..atomic import write_file
 from ..reference import METHODS, TASK_AVERAGE, Point, paper_table, published_curve
-from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, read_results
+from .results import (
+    FEW_SHOT,
+    OFFLINE,
+    PROBE,
+    SUPERVISED,
+    Result,
+    adaptation_of,
+    one_adaptation_each,
+    read_results,
+)
 
 EPISODES = 20
 """The last evaluation episodes that a table averages (the paper)."""
@@ -59,12 +68,14 @@ class Cell:
 
 
 def summarise(results: Iterable[Result], most_steps: int | None = None) -> Cell | None:
-    """One cell out of the results of one task, method and protocol, up to so many env steps."""
-    results = list(results)
+    """One cell out of the results of one task, method and protocol, up to so many env steps.
+
+    Separate adaptations are never averaged: one of each run counts.
+    """
+    results = [each for each in results if most_steps is None or each.env_steps <= most_steps * SLACK]
     seeds: dict[int, list[Result]] = defaultdict(list)
-    for result in results:
-        if most_steps is None or result.env_steps <= most_steps * SLACK:
-            seeds[result.seed].append(result)
+    for result in one_adaptation_each(results):
+        seeds[result.seed].append(result)
     if not seeds:
         return None
     means, counts = zip(*(last_episodes(each) for each in seeds.values()), strict=True)
@@ -193,6 +204,21 @@ def result_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
     return found
 
 
+def left_out(results: Sequence[Result]) -> str:
+    """Which adaptations do not count because another one of the same run to the same task does; empty if all count."""
+    counted = set(one_adaptation_each(results))
+    others = [each for each in results if each not in counted]
+    apart = {(each.task, each.protocol, each.method, each.seed, each.run, adaptation_of(each)) for each in others}
+    numbers = Counter((task, protocol) for task, protocol, *_ in apart)
+    if not numbers:
+        return ""
+    listed = ", ".join(f"{number} to {task} ({protocol})" for (task, protocol), number in sorted(numbers.items()))
+    return (
+        "Of several adaptations of one run to one task, the one that saw most env steps counts, and of equals the newest. "
+        f"Left out: {listed}. Give the folder of an adaptation alone to see its own score.\n\n"
+    )
+
+
 def results_markdown(results: Sequence[Result]) -> str:
     """The lines of `result_rows` for people."""
     score = f"Mean of last {EPISODES}"
@@ -206,7 +232,7 @@ def results_markdown(results: Sequence[Result]) -> str:
         f"## Every result: mean of the last {EPISODES} evaluation episodes\n\nUp to the env steps given, of as many "
         "evaluations as that takes; Episodes says how many there were, of the seed with fewest. (A report's score is of the "
         "last evaluation alone.) Published: mean ± standard deviation over seeds, Plan2Explore zero-shot "
-        f"and Dreamer supervised.\n\n{_markdown(rows)}"
+        f"and Dreamer supervised.\n\n{left_out(results)}{_markdown(rows)}"
     )
 
 

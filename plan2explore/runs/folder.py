@@ -97,6 +97,11 @@ class RunFolder:
         return self._content["id"]
 
     @property
+    def created(self) -> str:
+        """When the run was made, UTC: later ones sort behind."""
+        return str(self._content.get("created", ""))
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The settings as used."""
         return self._content["settings"]

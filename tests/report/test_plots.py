@@ -85,6 +85,14 @@ def test_the_few_shot_figure_shades_adaptation():
     assert few_shot_figure(explored) is None
 
 
+def test_the_few_shot_figure_draws_one_adaptation_of_a_run():
+    first, second = (seeds(protocol=FEW_SHOT, start=1_000_000, count=1) for _ in range(2))
+    second = [replace(result, adaptation="second", score=7.0) for result in second]
+    (axes,) = few_shot_figure(first + second).axes
+    (few,) = (line for line in lines_of(axes) if line.get_label().startswith("Plan2Explore"))
+    assert set(few.get_ydata()) == {7.0}
+
+
 def test_the_cheetah_figure_marks_tasks_that_were_named_afterwards():
     backward = replace(RUN, task="cheetah_run_backward", protocol=OFFLINE, env_steps=100_000, score=375.9)
     figure = cheetah_figure([*seeds(), backward])

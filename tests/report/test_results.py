@@ -35,19 +35,19 @@ def evaluation(task="walker_walk", env_steps=25_000, mean=100.0, episodes=(90.0,
     return {"task": task, "env_steps": env_steps, "mean": mean, "std": 14.1, "episodes": list(episodes), "seconds": seconds}
 
 
-def make_run(path: Path, settings, evaluations, kind="explore", run="a" * 12, starts=()) -> Path:
+def make_run(path: Path, settings, evaluations, kind="explore", run="a" * 12, starts=(), created="now") -> Path:
     """A run folder as far as results go."""
     path.mkdir(parents=True)
-    content = {"format": 1, "version": "0", "kind": kind, "id": run, "created": "now", "settings": settings}
+    content = {"format": 1, "version": "0", "kind": kind, "id": run, "created": created, "settings": settings}
     (path / "run.json").write_text(json.dumps(content))
     (path / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in evaluations))
     (path / "starts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in starts or [start()]))
     return path
 
 
-def make_adaptation(run: Path, name: str, shots: int, evaluations, of="a" * 12) -> Path:
+def make_adaptation(run: Path, name: str, shots: int, evaluations, of="a" * 12, own="b" * 12, created="now") -> Path:
     settings = {"config": {"shots": shots, "seed": 9}, "explored": explored(), "run": of, "snapshot": 1_000_000}
-    return make_run(run / "adapt" / name, settings, evaluations, "adapt", "b" * 12)
+    return make_run(run / "adapt" / name, settings, evaluations, "adapt", own, created=created)
 
 
 def test_a_run_tells_every_evaluation_and_its_origin(tmp_path):
@@ -70,6 +70,29 @@ def test_adaptations_count_from_where_exploration_ended(tmp_path):
         (FEW_SHOT, 1_150_000, 3, "a" * 12),
     ]
     assert results_of(run / "adapt" / "walker_walk")[0].protocol == OFFLINE
+
+
+def test_adaptations_are_told_apart_the_newest_last(tmp_path):
+    run = make_run(tmp_path / "run", {"config": explored()}, [evaluation()])
+    make_adaptation(run, "a", 0, [evaluation(env_steps=0)], own="new", created="2026-11-16T00:00:00+00:00")
+    make_adaptation(run, "b", 0, [evaluation(env_steps=0)], own="old", created="2026-11-15T00:00:00+00:00")
+    assert [result.adaptation for result in results_of(run)] == ["", "old", "new"]
+    newest = results_of(run)[-1:]
+    append_results(tmp_path / "results.csv", newest)
+    assert read_results([tmp_path / "results.csv"]) == newest
+    assert [result.adaptation for result in read_results([tmp_path / "results.csv", run])] == ["", "old", "new"]
+
+
+def test_a_file_that_does_not_tell_adaptations_goes_on_as_it_is(tmp_path):
+    run = make_run(tmp_path / "run", {"config": explored()}, [evaluation()])
+    make_adaptation(run, "walker_walk", 0, [evaluation(env_steps=0)])
+    results, file = results_of(run), tmp_path / "results.csv"
+    columns = [name for name in COLUMNS if name != "adaptation"]
+    file.write_text(",".join(columns) + "\n")
+    assert [append_results(file, results) for _ in range(2)] == [2, 0]
+    assert read_results([file]) == [replace(result, adaptation="") for result in results]
+    for sources in ([file, run], [run, file]):
+        assert sorted(read_results(sources), key=lambda result: result.adaptation) == results
 
 
 def test_dreamers_own_task_is_no_zero_shot(tmp_path):

@@ -1,6 +1,7 @@
 """Tables have the paper's layout, our numbers and the paper's, and say what is missing."""
 
 import csv
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from plan2explore.report.tables import (
     last_episodes,
     main,
     published_at,
+    results_markdown,
     steps_text,
     summarise,
     table_cells,
@@ -34,6 +36,31 @@ def test_seeds_are_averaged_and_their_spread_is_told():
     assert (cell.seeds, cell.mean, cell.std, cell.env_steps, cell.episodes) == (3, 600.0, 100.0, 400_000, 10)
     assert str(cell) == "600.0 ± 100.0 (3 seeds, 400K)"
     assert str(summarise([RUN])) == "500.0 (1 seed, 500K)"
+
+
+def test_adaptations_of_one_run_are_never_averaged():
+    """The one that saw most env steps counts, and of equals the last."""
+    few = replace(RUN, protocol=FEW_SHOT, run="r", adaptation="old", env_steps=1_000_000, score=0.0)
+    old = [few, replace(few, env_steps=1_150_000, score=100.0)]
+    new = [replace(few, adaptation="new", score=200.0), replace(old[1], adaptation="new", score=300.0)]
+    short = [replace(few, adaptation="short", env_steps=1_010_000, score=900.0)]
+    cell = table_cells([*old, *new, *short], 2)["cheetah_run", "plan2explore"]
+    assert (cell.mean, cell.episodes, cell.env_steps) == (250.0, 20, 1_150_000)
+    other_run = [replace(each, run="s", seed=1, adaptation="theirs") for each in old]
+    assert summarise([*new, *other_run]).mean == 150.0  # one of each run
+    early, late = (replace(RUN, protocol=OFFLINE, env_steps=steps, score=steps / 1000) for steps in (100_000, 500_000))
+    assert summarise([late, early]).mean == 500.0  # so in a file that does not tell them apart
+    assert summarise([late, early], 100_000).mean == 100.0
+    assert summarise([replace(early, protocol=PROBE), replace(late, protocol=PROBE)]).mean == 300.0
+
+
+def test_adaptations_that_do_not_count_are_said():
+    first = replace(RUN, protocol=OFFLINE, run="r", adaptation="old")
+    results = [RUN, first, replace(first, adaptation="new"), replace(first, adaptation="newer", score=7.0)]
+    text = results_markdown(results)
+    assert "Left out: 2 to cheetah_run (zero-shot offline). Give the folder of an adaptation alone" in text
+    assert re.search(r"\| zero-shot offline +\| 500K +\| 7.0 +\| 1 +\| 10 ", text)
+    assert "Left out" not in results_markdown([RUN, first])
 
 
 def test_what_comes_after_the_papers_env_steps_does_not_count():
