@@ -8,7 +8,7 @@ import hashlib
 import operator
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -266,20 +266,34 @@ class Checkpoints:
         )
 
     def load_latest(self, set_aside: bool = True) -> tuple[Arrays, dict[str, Any]] | None:
-        """The newest good checkpoint, or none.
+        """The newest good checkpoint, or none where there never was one.
 
-        Bad ones are named in the log and moved to `set-aside/`, unless the caller is only a reader of the run.
-        One that a newer version made is an error.
+        Bad ones that are newer are named in the log and moved to `set-aside/`, unless the caller is only a reader of the
+        run. If all are bad, or a newer version made one, that is an error, and nothing is moved.
         """
+        bad: dict[int, BadCheckpoint] = {}
         for steps in reversed(self.steps()):
             try:
-                return load_arrays(self.path(steps))
+                found = load_arrays(self.path(steps))
             except NewerCheckpoint:
                 raise
             except BadCheckpoint as error:
-                moved = f" It was moved to {self._set_aside(steps)}." if set_aside else ""
-                log.warning("%s%s Trying the checkpoint before it.", error, moved)
+                bad[steps] = error
+                continue
+            for newer, fault in bad.items():
+                moved = f" It was moved to {self._set_aside(newer)}." if set_aside else ""
+                log.warning("%s%s An older checkpoint is used.", fault, moved)
+            return found
+        if bad:
+            raise self._all_bad(bad.values())
         return None
+
+    def _all_bad(self, faults: Iterable[BadCheckpoint]) -> BadCheckpoint:
+        return BadCheckpoint(
+            f"No checkpoint in {self.folder} can be read, so the run cannot go on. {' '.join(map(str, faults))} Nothing was "
+            f"changed. Put back a copy of a checkpoint, both files; or remove {self.folder}, and the same command learns "
+            "anew from the episodes that are there, with metrics and evaluations anew too."
+        )
 
     def _save(self, steps: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ from nano import (
     TASKS,
     assert_same_arrays,
     command,
+    digests,
     evaluations,
     in_turn,
     nano_adapt,
@@ -30,7 +31,7 @@ from plan2explore.envs import VectorEnv
 from plan2explore.memory.files import EpisodeFolder
 from plan2explore.phases.run import Run
 from plan2explore.phases.training import Training
-from plan2explore.runs.checkpoint import Checkpoints
+from plan2explore.runs.checkpoint import BadCheckpoint, Checkpoints
 from plan2explore.runs.folder import RunError
 
 pytestmark = pytest.mark.xdist_group("resume")
@@ -176,6 +177,23 @@ def test_damaged_files_are_named_set_aside_and_survived(taken_in_turn, copy_of, 
     assert list((run.folder.checkpoints / "set-aside").iterdir())
     assert progress_of(again)["env_steps"] == 6000 and progress_of(again)["updates"] == 300
     assert EpisodeFolder(run.folder.episodes, read_only=True).numbers() == [0, 2, 3, 4, 5, 6]
+
+
+def test_a_run_without_a_good_checkpoint_is_refused_and_keeps_everything(taken_in_turn, copy_of):
+    run = copy_of(taken_in_turn.run)
+    arrays = list(run.folder.checkpoints.glob("*.safetensors"))
+    good = {file: file.read_bytes() for file in arrays}
+    for file in arrays:
+        file.write_bytes(b"short")
+    before = digests(run.path)
+    for _ in range(2):
+        with pytest.raises(BadCheckpoint, match=r"No checkpoint in .* can be read.*Nothing was changed\. Put back a copy"):
+            nano_explore(run.path, in_turn())
+        assert {name for name, digest in digests(run.path).items() if before.get(name) != digest} <= {"starts.jsonl", "lock"}
+    for file, data in good.items():
+        file.write_bytes(data)
+    assert_same_arrays(parameters(nano_explore(run.path, in_turn())), parameters(taken_in_turn.run))
+    assert evaluations(run) == evaluations(taken_in_turn.run)
 
 
 def test_an_episode_of_a_round_to_come_that_is_damaged_is_played_again(taken_in_turn, copy_of, caplog, capsys):

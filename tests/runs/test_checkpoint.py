@@ -320,6 +320,20 @@ def test_a_bad_one_is_set_aside_and_the_one_before_is_used(tmp_path, caplog):
     assert names(tmp_path / "set-aside") == ["0000000002-0", "0000000002-1"]
 
 
+def test_if_all_are_bad_that_is_said_and_nothing_is_moved(tmp_path, caplog):
+    saved = Checkpoints(tmp_path)
+    for steps in (1, 2):
+        saved.save(steps, ARRAYS, {})
+    (tmp_path / "0000000001.json").write_text("{")
+    (tmp_path / "0000000002.safetensors").write_bytes(b"short")
+    before = names(tmp_path)
+    for set_aside in (True, False, True):
+        with pytest.raises(BadCheckpoint, match=r"2\.safetensors is damaged.*1\.json is damaged.*Put back a copy"):
+            saved.load_latest(set_aside)
+        assert names(tmp_path) == before
+    assert not caplog.text
+
+
 def test_a_newer_versions_checkpoint_is_left_alone(tmp_path):
     saved = Checkpoints(tmp_path)
     for steps in (1, 2):
