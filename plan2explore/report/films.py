@@ -25,14 +25,14 @@ MP4 = b"ftyp"  # what follows the first four bytes
 
 
 @dataclass(frozen=True)
-class Film:
+class PageFilm:
     """A film that could be shown: `make` gives its bytes, no more of them than it is told."""
 
     caption: str
     make: Callable[[int], bytes]
 
 
-def show_films(films: Sequence[Film], room: int) -> Markup:
+def show_films(films: Sequence[PageFilm], room: int) -> Markup:
     """Films side by side, in so many bytes of the page. Each may take its share of what is left."""
     shown, notes, left = [], [], room
     for index, each in enumerate(films):
@@ -48,11 +48,11 @@ def show_films(films: Sequence[Film], room: int) -> Markup:
     return join([*notes, grid(shown)])
 
 
-def exploration_films(explored: Explored) -> list[Film]:
+def exploration_films(explored: Explored) -> list[PageFilm]:
     """The first, the middle and the last episode."""
     numbers = explored.episodes.numbers()
     chosen = dict.fromkeys(numbers[index] for index in (0, len(numbers) // 2, -1)) if numbers else {}
-    return [Film(_about(explored, number), _of_episode(explored, number)) for number in chosen]
+    return [PageFilm(_about(explored, number), _of_episode(explored, number)) for number in chosen]
 
 
 def _about(explored: Explored, number: int) -> str:
@@ -92,9 +92,9 @@ def encode(frames: np.ndarray, fps: float, limit: int) -> bytes:
     raise ValueError("There is no room for it in the page.")
 
 
-def stored_films(folder: Path, tell: Callable[[str], str]) -> list[Film]:
+def stored_films(folder: Path, tell: Callable[[str], str]) -> list[PageFilm]:
     """The films in a run's `videos/`; `tell` says by a file's name what it shows."""
-    return [Film(tell(file.stem), _of_file(file)) for file in sorted(folder.glob("*.mp4"))]
+    return [PageFilm(tell(file.stem), _of_file(file)) for file in sorted(folder.glob("*.mp4"))]
 
 
 def _of_file(file: Path) -> Callable[[int], bytes]:
@@ -121,7 +121,7 @@ def shrink(file: Path, limit: int) -> bytes:
         return small.read_bytes()
 
 
-def adaptation_films(explored: Explored) -> list[Film]:
+def adaptation_films(explored: Explored) -> list[PageFilm]:
     """What the run's folder and those of its adaptations have."""
     films = stored_films(explored.run.folder.videos, partial(_probe_shown, explored))
     for folder in explored.adaptations:

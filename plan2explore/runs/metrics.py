@@ -37,7 +37,7 @@ class Metrics:
         _drop_after(self.file, math.inf if resume_at is None else resume_at)
         self._events = _EventFile(folder.tensorboard, resume_at)
         self._encoder = ThreadPoolExecutor(1, thread_name_prefix="films")
-        self._films: deque[Film] = deque()
+        self._films: deque[QueuedFilm] = deque()
 
     def write(self, env_steps: int, values: Mapping[str, Any], **more: Any) -> None:
         """Adds one line. `values` are numbers and are drawn; `more` goes to the JSON line alone.
@@ -65,7 +65,7 @@ class Metrics:
     def video(self, env_steps: int, name: str, frames: np.ndarray, fps: float) -> None:
         """A moving picture, of `frames` uint8 (time, height, width, 3): a thread encodes it, and a later call writes it."""
         check_film(frames)
-        self._films.append(Film(env_steps, name, frames.shape[1:3], self._encoder.submit(encode_gif, frames, fps)))
+        self._films.append(QueuedFilm(env_steps, name, frames.shape[1:3], self._encoder.submit(encode_gif, frames, fps)))
 
     def _write_films(self, wait: bool = False) -> None:
         """Writes those that are encoded, in their order; or all, when they are."""
@@ -115,7 +115,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return proper
 
 
-class Film(NamedTuple):
+class QueuedFilm(NamedTuple):
     """A moving picture on its way to TensorBoard."""
 
     env_steps: int

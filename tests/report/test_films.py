@@ -7,7 +7,7 @@ import pytest
 from small_run import TASK
 
 from plan2explore.report.explored import open_runs
-from plan2explore.report.films import Film, adaptation_films, encode, show_films, shrink, stored_films
+from plan2explore.report.films import PageFilm, adaptation_films, encode, show_films, shrink, stored_films
 from plan2explore.report.pictures import write_video
 
 FRAMES = np.random.default_rng(0).integers(0, 255, (30, 32, 32, 3), np.uint8)
@@ -45,7 +45,7 @@ def test_films_share_the_room():
         asked.append(limit)
         return b"x" * min(limit, 3000)
 
-    page = show_films([Film(str(number), make) for number in range(3)], 40_000)
+    page = show_films([PageFilm(str(number), make) for number in range(3)], 40_000)
     assert page.count("<video") == 3 and asked[0] == 40_000 // 3 * 3 // 4 and asked[2] > asked[0]
     assert 12_000 < len(page) < 14_000
 
