@@ -20,9 +20,12 @@ import numpy as np
 
 from .names import split_name
 
+LARGEST_REWARD = 1e15
+"""Of one env step, either way. Losses square the sum of an action's: in float32, that of 1e19 is infinite."""
+
 
 class RewardError(ValueError):
-    """A reward function that raised, or did not return a finite number."""
+    """A reward function that raised, or did not return a finite number, or one too large to learn from."""
 
 
 @dataclass(frozen=True)
@@ -105,10 +108,11 @@ def call_reward(function: Callable[..., Any], name: str, where: Callable[[], str
     """The reward as a float, or an error that names the function and, by `where()`, the step and episode."""
     try:
         value = function(*arguments)
+        value = float(value) if isinstance(value, int) else value  # NumPy would not take the largest for a number
     except Exception as error:
         what = f"{type(error).__name__}: {error}{_place(error)}"
         raise RewardError(f"Reward {name!r} raised {what} ({where()})") from error
-    if isinstance(value, float) and math.isfinite(value):  # the common case; NumPy's float64 is a float too
+    if isinstance(value, float) and abs(value) <= LARGEST_REWARD:  # the common case; NumPy's float64 is a float too
         return float(value)
     array = np.asarray(value)
     if array.size != 1 or array.dtype.kind not in "biuf":
@@ -116,6 +120,9 @@ def call_reward(function: Callable[..., Any], name: str, where: Callable[[], str
     number = float(array.item())  # a bool, or named indexing's array of one element, counts as its number
     if not math.isfinite(number):
         raise RewardError(f"Reward {name!r} returned {number}, not a finite number ({where()})")
+    if abs(number) > LARGEST_REWARD:
+        what = f"too large to learn from: scale it, best to about 1 as the suite's, at most to {LARGEST_REWARD:g}"
+        raise RewardError(f"Reward {name!r} returned {number:g}, {what} ({where()})")
     return number
 
 

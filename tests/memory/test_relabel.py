@@ -200,6 +200,12 @@ def test_wrong_tasks_and_rewards_are_named():
         relabel(episode, Task("misspelt", reward=misspelt))
     with pytest.raises(RewardError, match=r"'nan' returned nan, not a finite number .step 1, episode 0"):
         relabel(episode, Task("nan", reward=lambda physics: np.nan))
+    for value in (1e30, -1e16, 10**30, np.float32(1e20)):
+        with pytest.raises(RewardError, match=r"'huge' returned -?1e\+.., too large to learn from: .* .step 1, episode 0"):
+            relabel(episode, Task("huge", reward=lambda physics: value))  # noqa: B023
+    with pytest.raises(RewardError, match=r"'beyond' raised OverflowError: int too large"):
+        relabel(episode, Task("beyond", reward=lambda physics: 10**400))
+    assert relabel(episode, Task("large", reward=lambda physics: -1e15)).min() <= -1e15
     for value in ("much", None, np.zeros(2), [1.0, 2.0]):
         with pytest.raises(RewardError, match=r"'odd' returned .*, not a number"):
             relabel(episode, Task("odd", reward=lambda physics: value))  # noqa: B023
