@@ -312,11 +312,16 @@ class VectorEnv:
         if worker.deaths == DEATHS_IN_A_ROW:
             raise WorkerError(
                 f"{dead} {how_it_ended(code)}, after {worker.deaths - 1} others in its place that did not "
-                "finish a step either. Step one such environment by itself, without VectorEnv, to see why."
+                f"finish a step either. {self._what_to_do(code)}"
             )
         fate = "it is started again, the episodes of its environments are dropped, the rest go on"
         log.warning("%s %s: %s.", dead, how_it_ended(code), fate)
         worker.start()
+
+    def _what_to_do(self, code: int) -> str:
+        if code == -signal.SIGKILL:
+            return f"That is how a system without memory ends processes: {self.count:,} environments may be too many for it."
+        return "Step one such environment by itself, without VectorEnv, to see why."
 
     def _revive(self, worker: Worker) -> None:
         """Replaces a worker that died, with fresh episodes in its rows of the batch."""

@@ -335,12 +335,20 @@ class TooLittleMemoryError(ValueError):
     """The episodes of a run would fit nowhere."""
 
 
+ADVICE = "Explore for fewer steps, with smaller pictures, or see proprio instead of pixels"
+
+
 def plan_replay(
-    place: Literal["auto", "device", "host"], capacity: int, frames: int, spaces: Spaces, reserve: int = RESERVE
+    place: Literal["auto", "device", "host"],
+    capacity: int,
+    frames: int,
+    spaces: Spaces,
+    reserve: int = RESERVE,
+    advice: str = ADVICE,
 ) -> Plan:
     """Decides before a run where its episodes will be kept: on the accelerator if they fit, or else in host memory.
 
-    `reserve` bytes of the accelerator stay free for training. Fitting nowhere is a `TooLittleMemoryError`.
+    `reserve` bytes of the accelerator stay free for training. Fitting nowhere is a `TooLittleMemoryError` with `advice`.
     """
     need = capacity * frames * sum(prod(shape) * dtype.itemsize for shape, dtype in columns_of(spaces).values())
     says = f"Memory: {capacity:,} episodes need {gigabytes(need)}"
@@ -351,14 +359,11 @@ def plan_replay(
         if need <= device:
             return Plan("device", need, f"{says}; kept on {there}")
         if place == "device":
-            raise TooLittleMemoryError(f"{says}, more than there is on {there}. {ADVICE}, or keep them on the host.")
+            raise TooLittleMemoryError(f"{says}, more than there is on {there}. {advice}, or keep them on the host.")
         says += f", more than there is on {there}"
     if need <= host:
         return Plan("host", need, f"{says}; kept in host memory ({gigabytes(host)} free)")
-    raise TooLittleMemoryError(f"{says}, and host memory has {gigabytes(host)} free. {ADVICE}.")
-
-
-ADVICE = "Explore for fewer steps, with smaller pictures, or see proprio instead of pixels"
+    raise TooLittleMemoryError(f"{says}, and host memory has {gigabytes(host)} free. {advice}.")
 
 
 def gigabytes(count: int) -> str:

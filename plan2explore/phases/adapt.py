@@ -32,7 +32,7 @@ from .policy import Policy
 from .progress import Progress, counted
 from .run import Run
 from .training import Job, disk_explained
-from .world import WorldInfo, agent_spaces, check_origin, check_tasks, inspect_world
+from .world import WorldInfo, agent_spaces, check_origin, check_room, check_tasks, inspect_world
 
 log = logging.getLogger("plan2explore.phases")
 
@@ -89,6 +89,8 @@ class Adaptation:
     def __init__(self, run: Run, task: Task, explored: ExploreConfig, config: AdaptConfig, steps: int) -> None:
         self.run, self.task, self.explored, self.config, self.steps = run, task, explored, config, steps
         self.info: WorldInfo = inspect_world(explored.world)
+        check_room(explored.world, config.schedule.evaluate_episodes, "--evaluate-episodes")
+        check_room(explored.world, shared_out(config.shots, config.schedule), "--environments")
 
     def name(self, shots: int) -> str:
         """The name of this adaptation's folder."""

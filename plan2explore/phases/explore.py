@@ -17,7 +17,7 @@ from ..config import PRESETS, ExploreConfig, Schedule, WorldConfig, check_number
 from ..envs import Task
 from ..envs.names import GYMNASIUM, UnknownName, check_module, split_name
 from ..memory.files import EpisodeFolder
-from ..memory.replay import Replay, plan_replay
+from ..memory.replay import ADVICE, Replay, plan_replay
 from ..runs.checkpoint import Checkpoints, unpack
 from ..runs.files import keep_lines, parse_object, split_lines
 from ..runs.folder import RunError, RunFolder, begin_run
@@ -26,11 +26,12 @@ from .device import prepare_device
 from .progress import Progress, counted
 from .run import Run
 from .training import EPISODE, Job, Training, check_meta, disk_explained
-from .world import WorldInfo, agent_spaces, check_tasks, inspect_world
+from .world import WorldInfo, agent_spaces, check_room, check_tasks, inspect_world
 
 SHORT = 10_000  # env steps that each environment should have at least
 Config = TypeVar("Config")
 Value = TypeVar("Value")
+RUNNING = 2  # episodes of memory for each environment: the one that is running, and part of another
 SPARE = 8  # episodes of memory beyond what the steps ask for: some end early
 
 
@@ -166,14 +167,19 @@ def check(config: ExploreConfig, tasks: Sequence[Task], goal: int) -> WorldInfo:
 
 def capacity(goal: int, info: WorldInfo, count: int) -> int:
     """Episodes for which memory is needed."""
-    return -(-goal // info.episode) + 2 * count + SPARE
+    return -(-goal // info.episode) + RUNNING * count + SPARE
 
 
 def print_plan(config: ExploreConfig, info: WorldInfo, goal: int, count: int) -> None:
     """Says before the start where frames will be kept and what they take; a run that cannot fit ends here."""
     spaces = agent_spaces(config.world, info, len(config.probes))
     prepare_device()
-    plan = plan_replay(config.schedule.memory, capacity(goal, info, count), info.frames, spaces)
+    check_room(config.world, count, "--environments")
+    check_room(config.world, len(config.probes) * config.schedule.evaluate_episodes, "--evaluate-episodes")
+    need, advice = capacity(goal, info, count), ADVICE
+    if RUNNING * count > need / 2:
+        advice = f"Most are for {count:,} environments at once: use fewer (--environments)"
+    plan = plan_replay(config.schedule.memory, need, info.frames, spaces, advice=advice)
     print(plan.sentence, file=sys.stderr)
 
 

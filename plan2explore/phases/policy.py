@@ -14,7 +14,7 @@ from ..runs.files import check_writable
 from .collect import see
 from .evaluate import Scores, evaluate_tasks, finish, step_key
 from .training import EVALUATION_SEED
-from .world import inspect_world, make_for_tasks
+from .world import check_room, inspect_world, make_for_tasks
 
 
 class Policy:
@@ -53,6 +53,7 @@ class Policy:
         if episodes < 1:
             raise ValueError(f"An evaluation needs at least 1 episode; got {episodes}.")
         check_seed(seed)
+        check_room(self.world, episodes, "--episodes")
         if video is not None:
             check_writable(Path(video))
         with make_for_tasks(self.world, [self.task], episodes, seed + EVALUATION_SEED + 1) as worlds:

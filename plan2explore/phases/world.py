@@ -1,5 +1,6 @@
 """What the phases need to know of a world before the first step, and how to make many of it."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,9 +11,11 @@ from ..config import Spaces, WorldConfig
 from ..envs import Task, VectorEnv, make
 from ..envs.names import GYMNASIUM, split_name
 from ..memory import Episode
+from ..memory.replay import TooLittleMemoryError, gigabytes, host_room
 from ..runs.folder import RunError
 
 SUITE_EPISODE = 1000  # env steps
+MANY = 64  # environments: what more of them need is found out before they are made
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,32 @@ def inspect_world(config: WorldConfig) -> WorldInfo:
         return WorldInfo(action[0], proprio[0], env.renderer, env.fps, episode, config.action_repeat)
     finally:
         env.close()
+
+
+def check_room(config: WorldConfig, count: int, setting: str) -> None:
+    """Environments that host memory has no room for are refused by name: else the system would kill their processes."""
+    if count <= MANY:
+        return
+    each, room = bytes_of_one(config), host_room()
+    if count * each > room:
+        raise TooLittleMemoryError(
+            f"{count:,} environments at once need about {gigabytes(count * each)} ({gigabytes(each)} each), and host memory "
+            f"has {gigabytes(room)} free: use fewer ({setting})."
+        )
+
+
+def bytes_of_one(config: WorldConfig) -> int:
+    """Host memory that one more environment takes, by what a process of ten has more than one of two."""
+    few, more = (_bytes_of_process(config, count) for count in (2, 10))
+    return max(0, more - few) // 8
+
+
+def _bytes_of_process(config: WorldConfig, count: int) -> int:
+    """Host memory of a process with so many environments."""
+    with make_collecting(config, count, seed=0, workers=1) as worlds:
+        worlds.reset()
+        pages = int(Path(f"/proc/{worlds.processes[0]}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def agent_spaces(config: WorldConfig, info: WorldInfo, tasks: int) -> Spaces:
@@ -83,11 +112,14 @@ def parse_task(text: str) -> Task:
     return Task.from_file(text) if ".py:" in text else Task.named(text)
 
 
-def make_collecting(config: WorldConfig, count: int, seed: int, first_episode: int = 0) -> VectorEnv:
+def make_collecting(
+    config: WorldConfig, count: int, seed: int, first_episode: int = 0, workers: int | None = None
+) -> VectorEnv:
     """Environments to collect in."""
     return VectorEnv(
         config.world,
         count,
+        workers,
         seed=seed,
         first_episode=first_episode,
         size=config.size,

@@ -288,7 +288,7 @@ def test_a_worker_that_dies_at_every_step_is_given_up():
         vector.step(np.zeros((2, 2)))  # a finished step: the count starts again
         for _ in range(2):
             assert vector.step([[0, 0], [TRICK, 0]]).lost.all()
-        with pytest.raises(WorkerError, match="after 2 others in its place"):
+        with pytest.raises(WorkerError, match=r"after 2 others in its place .* 2 environments may be too many"):
             vector.step([[0, 0], [TRICK, 0]])
 
 
@@ -296,7 +296,7 @@ def test_a_worker_that_dies_at_every_start_is_given_up():
     def make():
         os._exit(3)
 
-    with pytest.raises(WorkerError, match=r"Worker 0 .* ended with exit code 3, after 2 others"):
+    with pytest.raises(WorkerError, match=r"Worker 0 .* ended with exit code 3, after 2 others .* environment by itself"):
         VectorEnv(make, count=1)
 
 

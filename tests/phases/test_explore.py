@@ -11,8 +11,9 @@ from plan2explore.config import PRESETS
 from plan2explore.memory.files import EpisodeFolder, save_episode
 from plan2explore.memory.replay import TooLittleMemoryError
 from plan2explore.phases import explore as module
+from plan2explore.phases import world as world_module
 from plan2explore.phases.explore import configure, environments
-from plan2explore.phases.world import check_tasks, inspect_world, make_task
+from plan2explore.phases.world import bytes_of_one, check_room, check_tasks, inspect_world, make_task
 from plan2explore.runs.folder import RunError
 
 pytestmark = pytest.mark.xdist_group("phases")
@@ -33,6 +34,7 @@ pytestmark = pytest.mark.xdist_group("phases")
         ({"seed": -1}, "seed must be from 0 to 4294967295; got -1"),
         ({"seed_episodes": 0}, "schedule.seed_episodes must be at least 1; got 0"),
         ({"environments": -1}, "schedule.environments must be at least 0; got -1"),
+        ({"environments": 1_000_000}, r"1,000,000 environments at once need about .* free: use fewer .--environments"),
         ({"snapshot_every": 0}, "snapshot_every must be at least 1"),
         ({"size": 4}, "size is a whole number from 8"),
         ({"action_repeat": 100}, "has 11 stored steps, fewer than a training sequence"),
@@ -52,9 +54,33 @@ def test_a_method_that_does_not_exist_leaves_nothing_even_with_probes(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_probes_that_are_evaluated_in_too_many_environments_are_refused(tmp_path):
+    with pytest.raises(TooLittleMemoryError, match=r"2,000,000 environments at once need .*use fewer .--evaluate-episodes"):
+        nano_explore(tmp_path / "run", overlap(evaluate_episodes=1_000_000))
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_environments_need_is_about_what_they_take(monkeypatch):
+    each = bytes_of_one(WORLD)
+    assert 2e6 < each < 50e6  # 12.5 MB were measured
+    monkeypatch.setattr(world_module, "host_room", lambda: 100 * each + each // 2)
+    check_room(WORLD, 90, "--environments")
+    with pytest.raises(TooLittleMemoryError, match="120 environments"):
+        check_room(WORLD, 120, "--environments")
+    monkeypatch.setattr(world_module, "bytes_of_one", None)
+    check_room(WORLD, 16, "--environments")  # not even asked
+
+
+def test_memory_that_environments_fill_is_not_blamed_on_the_steps(tmp_path, monkeypatch):
+    monkeypatch.setattr("plan2explore.memory.replay.host_room", lambda: 1000)
+    with pytest.raises(TooLittleMemoryError, match=r"Most are for 40 environments at once: use fewer \(--environments\)"):
+        nano_explore(tmp_path / "run", nano_config(environments=40))
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_that_cannot_fit_says_so_before_it_starts(tmp_path, monkeypatch):
     monkeypatch.setattr("plan2explore.memory.replay.host_room", lambda: 1000)
-    with pytest.raises(TooLittleMemoryError, match=r"Memory: .* need"):
+    with pytest.raises(TooLittleMemoryError, match=r"Memory: .* need .*Explore for fewer steps"):
         nano_explore(tmp_path / "run", overlap())
     assert not (tmp_path / "run").exists()
 
