@@ -18,7 +18,7 @@ import tyro
 from matplotlib.figure import Figure
 
 from ..reference import METHODS, published_curve
-from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, one_adaptation_each, read_results
+from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, one_each, read_results
 from .tables import NAMES, last_episodes
 
 WINDOW, CHEETAH_WINDOW = 20, 5  # episodes
@@ -55,7 +55,7 @@ def moving_mean(results: Sequence[Result], window: int = WINDOW) -> tuple[np.nda
 def curve(results: Iterable[Result], window: int = WINDOW) -> Curve | None:
     """The curve of one task and method over its seeds, as far as all of them go."""
     seeds: dict[int, list[Result]] = defaultdict(list)
-    for result in results:
+    for result in one_each(results):
         seeds[result.seed].append(result)
     if not seeds:
         return None
@@ -97,7 +97,7 @@ def few_shot_figure(results: Sequence[Result]) -> Figure | None:
     figure, panels = _panels(tasks)
     for task, axes in zip(tasks, panels, strict=True):
         here = [result for result in results if result.task == task]
-        shots = one_adaptation_each(result for result in here if result.protocol == FEW_SHOT)
+        shots = one_each(result for result in here if result.protocol == FEW_SHOT)
         switch = _switch(here, shots)
         axes.axvspan(switch / 1e6, max(result.env_steps for result in shots) / 1e6, color="#767676", alpha=0.15, lw=0)
         axes.axvline(switch / 1e6, color="#767676", lw=0.8)

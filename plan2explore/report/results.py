@@ -74,21 +74,21 @@ def _untold(result: Result) -> tuple[Any, ...]:
     return _identity(replace(result, adaptation=""))
 
 
-def one_adaptation_each(results: Iterable[Result]) -> list[Result]:
-    """Of several adaptations of one run to one task: the one that saw most env steps, and of equals the last, the newest."""
-    rivals: dict[Any, dict[str, list[Result]]] = {}
+def one_each(results: Iterable[Result]) -> list[Result]:
+    """Of several runs with one seed, or adaptations of one: the one with most env steps; of equals the last, the newest."""
+    rivals: dict[Any, dict[Any, list[Result]]] = {}
     for result in results:
-        aim = result.task, result.method, result.protocol, result.seed, result.run
-        rivals.setdefault(aim, {}).setdefault(adaptation_of(result), []).append(result)
+        aim = result.task, result.method, result.protocol, result.seed
+        rivals.setdefault(aim, {}).setdefault(source_of(result), []).append(result)
     chosen = []
-    for adaptations in rivals.values():
-        chosen += max(reversed(adaptations.values()), key=lambda each: max(result.env_steps for result in each))
+    for sources in rivals.values():
+        chosen += max(reversed(sources.values()), key=lambda each: max(result.env_steps for result in each))
     return chosen
 
 
-def adaptation_of(result: Result) -> str:
-    """What tells an adaptation apart. Where a file does not: offline, each has one evaluation, at its snapshot."""
-    return result.adaptation or (str(result.env_steps) if result.protocol == OFFLINE else "")
+def source_of(result: Result) -> tuple[str, str]:
+    """The run and the adaptation. Where a file does not tell it: offline, each has one evaluation, at its snapshot."""
+    return result.run, result.adaptation or (str(result.env_steps) if result.protocol == OFFLINE else "")
 
 
 def _read_source(path: Path) -> list[Result]:

@@ -17,16 +17,7 @@ import tyro
 
 from ..atomic import write_file
 from ..reference import METHODS, TASK_AVERAGE, Point, paper_table, published_curve
-from .results import (
-    FEW_SHOT,
-    OFFLINE,
-    PROBE,
-    SUPERVISED,
-    Result,
-    adaptation_of,
-    one_adaptation_each,
-    read_results,
-)
+from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, one_each, read_results, source_of
 
 EPISODES = 20
 """The last evaluation episodes that a table averages (the paper)."""
@@ -70,11 +61,11 @@ class Cell:
 def summarise(results: Iterable[Result], most_steps: int | None = None) -> Cell | None:
     """One cell out of the results of one task, method and protocol, up to so many env steps.
 
-    Separate adaptations are never averaged: one of each run counts.
+    Separate runs of one seed, and adaptations of one run, are never averaged: one counts.
     """
     results = [each for each in results if most_steps is None or each.env_steps <= most_steps * SLACK]
     seeds: dict[int, list[Result]] = defaultdict(list)
-    for result in one_adaptation_each(results):
+    for result in one_each(results):
         seeds[result.seed].append(result)
     if not seeds:
         return None
@@ -205,17 +196,18 @@ def result_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
 
 
 def left_out(results: Sequence[Result]) -> str:
-    """Which adaptations do not count because another one of the same run to the same task does; empty if all count."""
-    counted = set(one_adaptation_each(results))
+    """Which runs and adaptations do not count because another one of the same seed and task does; empty if all count."""
+    counted = set(one_each(results))
     others = [each for each in results if each not in counted]
-    apart = {(each.task, each.protocol, each.method, each.seed, each.run, adaptation_of(each)) for each in others}
+    apart = {(each.task, each.protocol, each.method, each.seed, source_of(each)) for each in others}
     numbers = Counter((task, protocol) for task, protocol, *_ in apart)
     if not numbers:
         return ""
-    listed = ", ".join(f"{number} to {task} ({protocol})" for (task, protocol), number in sorted(numbers.items()))
+    listed = ", ".join(f"{number} of {task} ({protocol})" for (task, protocol), number in sorted(numbers.items()))
     return (
-        "Of several adaptations of one run to one task, the one that saw most env steps counts, and of equals the newest. "
-        f"Left out: {listed}. Give the folder of an adaptation alone to see its own score.\n\n"
+        "Of several runs of a method with one seed, and of several adaptations of a run to one task, the one that saw "
+        "most env steps counts, and of equals the newest. "
+        f"Left out: {listed}. Give one's folder or file alone to see its score.\n\n"
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from plan2explore.reference import METHODS, TASK_AVERAGE, paper_table
+from plan2explore.report.plots import curve
 from plan2explore.report.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, append_results
 from plan2explore.report.tables import (
     last_episodes,
@@ -54,11 +55,21 @@ def test_adaptations_of_one_run_are_never_averaged():
     assert summarise([replace(early, protocol=PROBE), replace(late, protocol=PROBE)]).mean == 300.0
 
 
+def test_runs_of_one_seed_are_never_averaged():
+    """A file of each gives one of them, the last, and says so: they differ in more than chance."""
+    through, stopped = (replace(RUN, run=run, score=score) for run, score in (("a", 581.0), ("b", 476.0)))
+    assert summarise([through, stopped]).mean == 476.0
+    assert summarise([stopped, through]).mean == 581.0
+    assert summarise([through, replace(stopped, seed=1)]).seeds == 2
+    assert "Left out: 1 of cheetah_run (zero-shot probe)" in results_markdown([through, stopped])
+    assert set(curve([through, stopped]).mean) == {476.0}
+
+
 def test_adaptations_that_do_not_count_are_said():
     first = replace(RUN, protocol=OFFLINE, run="r", adaptation="old")
     results = [RUN, first, replace(first, adaptation="new"), replace(first, adaptation="newer", score=7.0)]
     text = results_markdown(results)
-    assert "Left out: 2 to cheetah_run (zero-shot offline). Give the folder of an adaptation alone" in text
+    assert "Left out: 2 of cheetah_run (zero-shot offline). Give one's folder or file alone" in text
     assert re.search(r"\| zero-shot offline +\| 500K +\| 7.0 +\| 1 +\| 10 ", text)
     assert "Left out" not in results_markdown([RUN, first])
 
