@@ -1,6 +1,7 @@
 """`plan2explore reproduce`: the paper's protocols, cell by cell (task x method x seed), into one file of results.
 
 A cell is a run in `OUT/runs/METHOD-TASK-SEED`. What it scored goes to `OUT/results.csv`, how it ended to `OUT/cells.jsonl`.
+Several commands may share a sweep: each takes cells that no other has.
 """
 
 import gc
@@ -8,6 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +28,7 @@ from .phases.run import Run
 from .reference import METHODS, TASK_AVERAGE, paper_table
 from .report.results import FEW_SHOT, PROBE, SUPERVISED, Result, append_results, results_of
 from .runs.files import append_line, read_lines
-from .runs.folder import RunFolder
+from .runs.folder import Held, RunFolder, hold
 
 Protocol = Literal["zero-shot", "few-shot"]
 EPISODE = 1000  # env steps of an episode of the suite
@@ -155,30 +157,56 @@ def check_sweep(sweep: Sweep, cells: Sequence[Cell]) -> None:
 
 
 def run_cells(sweep: Sweep, cells: Sequence[Cell]) -> int:
-    """Every cell that is not finished, one after the other, a line for each."""
-    failed = []
+    """Every cell that is not finished and that no other command has, one after the other, a line for each."""
+    failed, left = [], []
+    locks_of(sweep).mkdir(parents=True, exist_ok=True)
     for number, cell in enumerate(cells, 1):
         place = f"[{number}/{len(cells)}] {cell}"
-        if was(sweep, cell, "finished"):
-            print(f"{place}: finished before", flush=True)
-            continue
-        began = time.monotonic()
         try:
-            results = run_cell(sweep, cell)
-            append_results(sweep.out / "results.csv", results)
-        except Exception as error:  # whatever it was: the others may well work
-            note(sweep, cell, "failed", error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
-            print(f"{place}: failed: {error}", flush=True)
-            failed.append(str(cell))
-        else:
-            seconds = round(time.monotonic() - began, 1)
-            note(sweep, cell, "finished", seconds=seconds)
-            print(f"{place}: {_score(sweep, cell, results)}, {seconds:.0f} s", flush=True)
-        gc.collect()  # what the last cell held on the device is free for the next
+            with hold(locks_of(sweep) / str(cell), path_of(sweep, cell)):
+                done = was(sweep, cell, "finished")
+                if done:
+                    print(f"{place}: finished before", flush=True)
+                if not done and not _ran(sweep, cell, place):
+                    failed.append(str(cell))
+        except Held as error:
+            print(f"{place}: left to {error.holder}", flush=True)
+            left.append(str(cell))
+    if left:
+        print(f"{counted(len(left), 'cell')} of {len(cells)} left to other commands: {', '.join(left)}.", file=sys.stderr)
     if failed:
         names, log = ", ".join(failed), sweep.out / "cells.jsonl"
         print(f"{len(failed)} of {len(cells)} cells failed: {names}. Why is in {log}.", file=sys.stderr)
     return 1 if failed else 0
+
+
+def locks_of(sweep: Sweep) -> Path:
+    """Where commands that share a sweep tell each other which cells they have."""
+    return sweep.out / "locks"
+
+
+def writing(sweep: Sweep) -> AbstractContextManager[None]:
+    """One command at a time adds to the sweep's files."""
+    return hold(locks_of(sweep) / "files", sweep.out, wait=True)
+
+
+def _ran(sweep: Sweep, cell: Cell, place: str) -> bool:
+    """Runs a cell and says what it scored, or why it failed."""
+    began = time.monotonic()
+    try:
+        results = run_cell(sweep, cell)
+        with writing(sweep):
+            append_results(sweep.out / "results.csv", results)
+        seconds = round(time.monotonic() - began, 1)
+        note(sweep, cell, "finished", seconds=seconds)
+    except Exception as error:  # whatever it was: the others may well work
+        note(sweep, cell, "failed", error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
+        print(f"{place}: failed: {error}", flush=True)
+        return False
+    finally:
+        gc.collect()  # what this cell held on the device is free for the next
+    print(f"{place}: {_score(sweep, cell, results)}, {seconds:.0f} s", flush=True)
+    return True
 
 
 def _score(sweep: Sweep, cell: Cell, results: Sequence[Result]) -> str:
@@ -301,8 +329,8 @@ def note(sweep: Sweep, cell: Cell, state: str, **more: Any) -> None:
     run = _id_of(path) if RunFolder.is_run(path) else None
     now = datetime.now(UTC).isoformat(timespec="seconds")
     line = {"cell": str(cell), "state": state, "time": now, "protocol": sweep.protocol, "run": run, **more}
-    sweep.out.mkdir(parents=True, exist_ok=True)
-    append_line(sweep.out / "cells.jsonl", line | {"settings": plain(settings_of(sweep, cell))})
+    with writing(sweep):
+        append_line(sweep.out / "cells.jsonl", line | {"settings": plain(settings_of(sweep, cell))})
 
 
 def _id_of(path: Path) -> str | None:
@@ -317,7 +345,10 @@ def _id_of(path: Path) -> str | None:
 
 @dataclass(frozen=True)
 class ReproduceCommand:
-    """Runs the paper's protocols: every task with every method and seed. Kill it at any moment: the same command goes on."""
+    """Runs the paper's protocols: every task with every method and seed. Kill it at any moment: the same command goes on.
+
+    Start it again beside itself, on another GPU for instance: each command takes cells that no other has.
+    """
 
     protocol: tyro.conf.Positional[Protocol]
     """zero-shot: the task is a probe of the exploration. few-shot: and then its policy collects some episodes."""
@@ -332,7 +363,7 @@ class ReproduceCommand:
     preset: Literal["paper", "small", "tiny"] = "paper"
     """Sizes of the agent."""
     out: Path = Path("reproduce")
-    """Folder of the sweep: results.csv, cells.jsonl, runs/."""
+    """Folder of the sweep: results.csv, cells.jsonl, locks/, runs/."""
     shots: int = 150
     """Few-shot: episodes of the task's policy (the paper: 150)."""
     updates: int = 10_000

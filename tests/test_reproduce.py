@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from plan2explore.envs.names import EXTRA_TASKS, PAPER_TASKS, split_name
 from plan2explore.report.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, read_results
 from plan2explore.reproduce import OWN_START, Cell, main, paper_tasks, reproduce, world_of
 from plan2explore.runs.files import read_lines
-from plan2explore.runs.folder import RunFolder
+from plan2explore.runs.folder import RunFolder, hold
 
 pytestmark = pytest.mark.xdist_group("reproduce")
 SMALL = {
@@ -167,6 +169,44 @@ def test_a_cell_that_fails_is_named_and_the_others_run(tmp_path, explored, capsy
     assert [result.method for result in read_results([tmp_path / "results.csv"])] == ["random"]
     small(tmp_path, **methods)  # what failed is tried again, what finished is not
     assert [name.split("-")[0] for name, *_ in explored] == ["max", "random", "max"]
+
+
+def test_a_cell_that_another_command_has_is_left_to_it(tmp_path, explored, capsys):
+    out, lock = tmp_path / "out", tmp_path / "out" / "locks" / "random-cartpole_swingup-0"
+    lock.parent.mkdir(parents=True)
+    with hold(lock, out):
+        assert small(out) == 0
+    captured = capsys.readouterr()
+    assert f"[1/2] random-cartpole_swingup-0: left to process {os.getpid()} on " in captured.out
+    assert "[2/2] random-cartpole_swingup-1: 5.0 at 3,000 env steps" in captured.out
+    assert "1 cell of 2 left to other commands: random-cartpole_swingup-0." in captured.err
+    assert small(out) == 0  # the other one has gone, be it finished or killed
+    captured = capsys.readouterr()
+    assert "[1/2] random-cartpole_swingup-0: 5.0 at" in captured.out and "left to" not in captured.out + captured.err
+    assert [name for name, *_ in explored] == ["random-cartpole_swingup-1", "random-cartpole_swingup-0"]
+
+
+def test_commands_share_a_sweep_and_run_each_cell_once(tmp_path, explored, monkeypatch, capfd):
+    """Three at once: as long as one explores, the others find other cells. Locks are of open files, so threads will do."""
+    quick_one, together = module.explore, threading.Barrier(3, timeout=60)
+
+    def slow(*args, **kwargs):
+        if len(explored) < 3:
+            together.wait()  # each of the three has a cell
+        return quick_one(*args, **kwargs)
+
+    monkeypatch.setattr(module, "explore", slow)
+    sweep = {"tasks": ["cartpole_swingup"], "methods": ["random"], "seeds": range(6), "out": tmp_path, **SETTINGS}
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(lambda _: reproduce("zero-shot", **sweep), range(3))) == [0, 0, 0]
+    cells = [f"random-cartpole_swingup-{seed}" for seed in range(6)]
+    assert sorted(name for name, *_ in explored) == cells
+    lines = read_lines(tmp_path / "cells.jsonl")
+    assert sorted(line["cell"] for line in lines if line["state"] == "finished") == cells and len(lines) == 12
+    results = read_results([tmp_path / "results.csv"])
+    assert sorted(result.seed for result in results) == list(range(6))
+    assert (tmp_path / "results.csv").read_text().count("\n") == 7
+    assert "left to process" in capfd.readouterr().out
 
 
 def test_more_steps_or_other_settings_are_not_finished_before(tmp_path, explored):

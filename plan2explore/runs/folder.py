@@ -11,7 +11,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,14 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 class RunError(ValueError):
     """A folder that cannot be used as asked; the text says why and what to do."""
+
+
+class Held(RunError):
+    """Another process writes it, `holder`."""
+
+    def __init__(self, path: Path, holder: str) -> None:
+        super().__init__(f"{path} is being written by {holder}. Wait for it, or stop it.")
+        self.holder = holder
 
 
 class RunFolder:
@@ -154,46 +162,53 @@ class RunFolder:
         write_json(self.path / "run.json", content)
         self._content = read_json(self.path / "run.json")  # as everyone will read it: tuples are lists now
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Keeps other processes from writing this run. However this process ends, the kernel lets go of it."""
-        file = self._open_lock()
-        try:
-            self._take(file)
-            holder = {"process": os.getpid(), "host": socket.gethostname(), "since": _now()}
-            with suppress(OSError):  # a full disk: it is a courtesy only
-                os.ftruncate(file, 0)
-                os.pwrite(file, json.dumps(holder).encode() + b"\n", 0)
-            yield
-            os.ftruncate(file, 0)
-        finally:
-            os.close(file)
-
-    def _open_lock(self) -> int:
-        try:
-            return os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-                raise RunError(f"{self.path} cannot be written: {error.strerror}. Copy it to a place of yours.") from None
-            raise
-
-    def _take(self, file: int) -> None:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunError(f"{self.path} is being written by {_read_holder(file)}. Wait for it, or stop it.") from None
-        except OSError as error:
-            if error.errno not in NO_LOCKS:
-                raise
-            raise RunError(
-                f"The file system of {self.path} has no locks (flock: {error.strerror}), so two processes could write the "
-                "same run. Put the run on a local disk."
-            ) from None
+    def lock(self) -> AbstractContextManager[None]:
+        """Keeps other processes from writing this run."""
+        return hold(self.path / "lock", self.path)
 
     def record_start(self, command: Sequence[str]) -> None:
         """Adds a line to `starts.jsonl`: when, which command, which versions, which commit, what machine."""
         line = {"time": _now(), "command": list(command), "versions": _versions(), "commit": commit(), "machine": _machine()}
         append_line(self.path / "starts.jsonl", line)
+
+
+@contextmanager
+def hold(file: Path, path: Path, wait: bool = False) -> Iterator[None]:
+    """Keeps other processes from writing `path`, by a lock on a file. However this process ends, the kernel frees it."""
+    descriptor = _open_lock(file, path)
+    try:
+        _take(descriptor, path, wait)
+        holder = {"process": os.getpid(), "host": socket.gethostname(), "since": _now()}
+        with suppress(OSError):  # a full disk: it is a courtesy only
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(holder).encode() + b"\n", 0)
+        yield
+        os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _open_lock(file: Path, path: Path) -> int:
+    try:
+        return os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+            raise RunError(f"{path} cannot be written: {error.strerror}. Copy it to a place of yours.") from None
+        raise
+
+
+def _take(descriptor: int, path: Path, wait: bool) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        raise Held(path, _read_holder(descriptor)) from None
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        raise RunError(
+            f"The file system of {path} has no locks (flock: {error.strerror}), so two processes could write the "
+            "same run. Put the run on a local disk."
+        ) from None
 
 
 @contextmanager
