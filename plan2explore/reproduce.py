@@ -171,9 +171,9 @@ def run_cells(sweep: Sweep, cells: Sequence[Cell]) -> int:
                     failed.append(str(cell))
         except Held as error:
             print(f"{place}: left to {error.holder}", flush=True)
-            left.append(str(cell))
-    if left:
-        print(f"{counted(len(left), 'cell')} of {len(cells)} left to other commands: {', '.join(left)}.", file=sys.stderr)
+            left.append(cell)
+    if busy := [str(cell) for cell in left if not was(sweep, cell, "finished")]:
+        print(f"{counted(len(busy), 'cell')} of {len(cells)} left to other commands: {', '.join(busy)}.", file=sys.stderr)
     if failed:
         names, log = ", ".join(failed), sweep.out / "cells.jsonl"
         print(f"{len(failed)} of {len(cells)} cells failed: {names}. Why is in {log}.", file=sys.stderr)
