@@ -145,7 +145,8 @@ def explore(arguments: list[str]) -> int:
     probes = [parse_task(text) for text in command.probe]
     if RunFolder.is_run(command.world):
         allowed = replace(default, world=command.world, steps=command.steps, probe=command.probe, wandb=command.wandb)
-        if command != allowed:
+        words = {word.partition("=")[0] for word in arguments if word.startswith("--")}
+        if command != allowed or words - {"--steps", "--probe", "--wandb", "--no-wandb"}:  # a default may be given, too
             raise ValueError(f"{command.world} has its settings already: beside it give --steps, --probe and --wandb only")
         work(command.world, command.steps, probes=probes, wandb=command.wandb)
         return 0
@@ -360,12 +361,22 @@ def _quiet_without_reader() -> Iterator[None]:
             yield
         finally:
             print(end="", flush=True)  # here, not at the interpreter's exit, which would complain
-    except (BrokenPipeError, SystemExit) as end:
-        if not isinstance(end, BrokenPipeError) and not isinstance(end.__context__, BrokenPipeError):  # rich exits by itself
+    except (OSError, SystemExit) as end:
+        if isinstance(end, BrokenPipeError) or isinstance(end.__context__, BrokenPipeError):  # rich exits by itself
+            for stream in filter(_is_left, (sys.stdout, sys.stderr)):
+                _give_up(stream)
+            sys.exit(128 + signal.SIGPIPE)
+        if isinstance(end, SystemExit):
             raise
-        for stream in filter(_is_left, (sys.stdout, sys.stderr)):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        sys.exit(128 + signal.SIGPIPE)
+        _give_up(sys.stdout)  # it goes to a file on a full disk
+        if not (isinstance(end.__context__, SystemExit) and end.__context__.code == 2):  # then it was said already
+            print(f"plan2explore: what it printed could not be written: {end.strerror}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _give_up(stream: TextIO) -> None:
+    """What is still to be written there goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _is_left(stream: TextIO | None) -> bool:

@@ -100,6 +100,14 @@ def test_a_reader_that_leaves_early_ends_a_command_quietly(arguments):
     assert_quiet_without_reader(sys.executable, "-m", "plan2explore", *arguments)
 
 
+@pytest.mark.parametrize("arguments", [["--version"], ["tasks"]])
+def test_output_to_a_full_disk_is_one_sentence(arguments):
+    command = [sys.executable, "-m", "plan2explore", *arguments]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
+    assert ended.returncode == 2 and ended.stderr.count("\n") == 1 and "No space left on device" in ended.stderr
+
+
 def test_a_console_whose_reader_left_ends_quietly():
     """Consoles of rich exit by themselves, with a status that would mean a fault."""
     code = "from plan2explore import cli, doctor; doctor.CHECKS = (); cli.main(['doctor'])"

@@ -22,6 +22,8 @@ from .names import split_name
 
 LARGEST_REWARD = 1e15
 """Of one env step, either way. Losses square the sum of an action's: in float32, that of 1e19 is infinite."""
+HUGE = 10**300
+"""Whole numbers beyond it are taken for it: they may be too long for a float."""
 
 
 class RewardError(ValueError):
@@ -108,10 +110,11 @@ def call_reward(function: Callable[..., Any], name: str, where: Callable[[], str
     """The reward as a float, or an error that names the function and, by `where()`, the step and episode."""
     try:
         value = function(*arguments)
-        value = float(value) if isinstance(value, int) else value  # NumPy would not take the largest for a number
     except Exception as error:
         what = f"{type(error).__name__}: {error}{_place(error)}"
         raise RewardError(f"Reward {name!r} raised {what} ({where()})") from error
+    if isinstance(value, int):  # NumPy would not take the largest for a number
+        value = float(max(-HUGE, min(value, HUGE)))
     if isinstance(value, float) and abs(value) <= LARGEST_REWARD:  # the common case; NumPy's float64 is a float too
         return float(value)
     array = np.asarray(value)

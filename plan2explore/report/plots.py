@@ -5,6 +5,7 @@ window is 20 points, each of one evaluation episode (5 points in the figure of t
 mean of several episodes, so the window is counted in episodes: the past evaluations that make up 20 (or 5).
 """
 
+import sys
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -19,7 +20,7 @@ from matplotlib.figure import Figure
 
 from ..reference import METHODS, published_curve
 from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, one_each, read_results
-from .tables import NAMES, last_episodes
+from .tables import NAMES, last_episodes, left_out
 
 WINDOW, CHEETAH_WINDOW = 20, 5  # episodes
 CHEETAH = ("cheetah_run", "cheetah_run_backward", "cheetah_flip_forward", "cheetah_flip_backward")
@@ -168,10 +169,10 @@ def _draw_offline(axes: Any, results: Sequence[Result]) -> None:
     for index, method in enumerate(_methods(results)):
         ours = [result for result in results if result.method == method]
         for steps in sorted({result.env_steps for result in ours}):
-            at = [result for result in ours if result.env_steps == steps]
+            at = one_each(result for result in ours if result.env_steps == steps)
             scores = [result.score for result in at]
             spread = float(np.std(scores, ddof=1)) if len(at) > 1 else at[0].std
-            over = f"{len(at)} results" if len(at) > 1 else "1 seed, bar: its episodes"
+            over = f"{len(at)} seeds" if len(at) > 1 else "1 seed, bar: its episodes"
             axes.errorbar(
                 steps / 1e6, np.mean(scores), spread, fmt="D", ms=5, capsize=3, color=_colour(method, index),
                 label=f"{_name(method)}, task named afterwards ({over})",
@@ -260,8 +261,12 @@ def main(arguments: list[str]) -> int:
     command = tyro.cli(PlotCommand, prog="plan2explore plot", args=arguments)
     if not command.sources:
         raise ValueError("Give runs, CSV files of results, or folders of either: plan2explore plot RUN_OR_CSV ...")
+    print(left_out(read_results(command.sources)), end="", file=sys.stderr)
     written = write_plots(command.sources, command.out)
     if not written:
-        raise ValueError("There is nothing to draw yet: none of these has an evaluation of a task in it.")
+        raise ValueError(
+            "There is nothing to draw: the figures are of probes, of few-shot adaptation, and of the cheetah's tasks if "
+            "there are two, and none of these has evaluations of such (plan2explore table shows all there are)."
+        )
     print("\n".join(str(path) for path in written))
     return 0

@@ -82,7 +82,9 @@ def one_each(results: Iterable[Result]) -> list[Result]:
         rivals.setdefault(aim, {}).setdefault(source_of(result), []).append(result)
     chosen = []
     for sources in rivals.values():
-        chosen += max(reversed(sources.values()), key=lambda each: max(result.env_steps for result in each))
+        found = max(reversed(sources.values()), key=lambda each: max(result.env_steps for result in each))
+        told = found[0].protocol != OFFLINE or found[0].adaptation
+        chosen += found if told else found[-1:]
     return chosen
 
 
@@ -117,10 +119,16 @@ def _read_csv(path: Path) -> list[Result]:
     found = []
     for number, line in enumerate(lines[1:], 2):
         try:
-            found.append(_result(dict(zip(lines[0], line, strict=True))))
+            found.append(_result(_by_column(lines[0], line)))
         except (ValueError, TypeError) as error:
             log.warning("Line %d of %s is damaged and was skipped (%s).", number, path, error)
     return found
+
+
+def _by_column(names: list[str], words: list[str]) -> dict[str, str]:
+    if len(words) != len(names):
+        raise ValueError(f"it has {len(words)} columns, and the file's first line {len(names)}")
+    return dict(zip(names, words, strict=True))
 
 
 def _split_csv(path: Path) -> list[list[str]]:

@@ -34,6 +34,13 @@ class Scored:
     """Env steps of exploration that came before the first."""
     shots: int
     lines: list[dict[str, Any]]
+    folder: str = ""
+    """Of an adaptation."""
+
+    @property
+    def label(self) -> str:
+        """The run, and the adaptation's folder where that has another name than its task."""
+        return f"{self.explored.label}, adapt/{self.folder}" if self.folder not in ("", self.task) else self.explored.label
 
 
 def find_scores(explored: Explored) -> list[Scored]:
@@ -42,16 +49,17 @@ def find_scores(explored: Explored) -> list[Scored]:
     for folder in explored.adaptations:
         snapshot, shots = folder.settings.get("snapshot"), shots_of(folder)
         before = float(snapshot) if snapshot is not None and is_number(snapshot) else 0.0
-        found += _by_task(explored, lines_of(folder), FEW_SHOT if shots else OFFLINE, before, shots)
+        found += _by_task(explored, lines_of(folder), FEW_SHOT if shots else OFFLINE, before, shots, folder.path.name)
     return found
 
 
 def _by_task(
-    explored: Explored, lines: list[dict[str, Any]], protocol: str, before: float, shots: int
+    explored: Explored, lines: list[dict[str, Any]], protocol: str, before: float, shots: int, folder: str = ""
 ) -> list[Scored]:
     tasks = dict.fromkeys(line["task"] for line in lines)
     return [
-        Scored(explored, task, protocol, before, shots, [line for line in lines if line["task"] == task]) for task in tasks
+        Scored(explored, task, protocol, before, shots, [line for line in lines if line["task"] == task], folder)
+        for task in tasks
     ]
 
 
@@ -98,7 +106,7 @@ def _row(scored: Scored) -> list[Any]:
     interval = f"{low:.1f} to {high:.1f}" if len(last["episodes"]) >= FEWEST else "too few episodes"
     how = f"{scored.protocol}, {scored.shots} episodes" if scored.shots else scored.protocol
     return [
-        scored.task, scored.explored.label, how, f"{scored.before + last['env_steps']:,.0f}",
+        scored.task, scored.label, how, f"{scored.before + last['env_steps']:,.0f}",
         tag("strong", f"{last['mean']:.1f}"), interval, len(last["episodes"]), _paper(scored),
     ]  # fmt: skip
 
@@ -128,7 +136,7 @@ def _lines(task: str, found: Sequence[Scored]) -> list[Line]:
 def _line(scored: Scored, number: int) -> Line:
     x = [scored.before + line["env_steps"] for line in scored.lines]
     low, high = ([_end(line, side) for line in scored.lines] for side in (0, 1))
-    label = f"{scored.explored.label}, {scored.protocol}"
+    label = f"{scored.label}, {scored.protocol}"
     return Line(label, x, [line["mean"] for line in scored.lines], low, high, colour=number)
 
 

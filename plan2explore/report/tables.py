@@ -69,10 +69,16 @@ def summarise(results: Iterable[Result], most_steps: int | None = None) -> Cell 
         seeds[result.seed].append(result)
     if not seeds:
         return None
-    means, counts = zip(*(last_episodes(each) for each in seeds.values()), strict=True)
-    std = float(np.std(means, ddof=1)) if len(means) > 1 else 0.0
     reached = min(max(result.env_steps for result in each) for each in seeds.values())
+    means, counts = zip(*(last_episodes(_up_to(reached, each)) for each in seeds.values()), strict=True)
+    std = float(np.std(means, ddof=1)) if len(means) > 1 else 0.0
     return Cell(len(seeds), float(np.mean(means)), std, reached, min(counts), results[0].protocol)
+
+
+def _up_to(env_steps: int, results: Sequence[Result]) -> list[Result]:
+    """What a seed that went further scored when it was there; or, if it was not evaluated by then, first of all."""
+    first = min(result.env_steps for result in results)
+    return [result for result in results if result.env_steps <= max(env_steps * SLACK, first)]
 
 
 def last_episodes(results: Sequence[Result], episodes: int = EPISODES) -> tuple[float, int]:
@@ -200,13 +206,15 @@ def left_out(results: Sequence[Result]) -> str:
     counted = set(one_each(results))
     others = [each for each in results if each not in counted]
     apart = {(each.task, each.protocol, each.method, each.seed, source_of(each)) for each in others}
-    numbers = Counter((task, protocol) for task, protocol, *_ in apart)
+    numbers = Counter((task, protocol, method) for task, protocol, method, *_ in apart)
     if not numbers:
         return ""
-    listed = ", ".join(f"{number} of {task} ({protocol})" for (task, protocol), number in sorted(numbers.items()))
+    listed = ", ".join(
+        f"{number} of {method} on {task} ({protocol})" for (task, protocol, method), number in sorted(numbers.items())
+    )
     return (
         "Of several runs of a method with one seed, and of several adaptations of a run to one task, the one that saw "
-        "most env steps counts, and of equals the newest. "
+        "most env steps counts, and of equals the newest (in CSV files: the last). "
         f"Left out: {listed}. Give one's folder or file alone to see its score.\n\n"
     )
 

@@ -284,14 +284,21 @@ class Checkpoints:
                 moved = f" It was moved to {self._set_aside(newer)}." if set_aside else ""
                 log.warning("%s%s An older checkpoint is used.", fault, moved)
             return found
-        if bad:
-            raise self._all_bad(bad.values())
+        lost = self._lost()
+        if bad or len(lost) > 1:  # a process that was killed at its first checkpoint leaves one
+            raise self._all_bad([*bad.values(), *(f"{name}.json is missing." for name in lost)])
         return None
 
-    def _all_bad(self, faults: Iterable[BadCheckpoint]) -> BadCheckpoint:
+    def _lost(self) -> list[str]:
+        """Names of checkpoints that have arrays, but no JSON file."""
+        names = {file.name.partition(".")[0] for file in self.folder.glob("*.safetensors")}
+        return sorted(name for name in names if re.fullmatch(NAME, name) and not (self.folder / f"{name}.json").exists())
+
+    def _all_bad(self, faults: Iterable[BadCheckpoint | str]) -> BadCheckpoint:
         return BadCheckpoint(
-            f"No checkpoint in {self.folder} can be read, so the run cannot go on. {' '.join(map(str, faults))} Nothing was "
-            f"changed. Put back a copy of a checkpoint, both files; or remove {self.folder}, and the same command learns "
+            f"No checkpoint in {self.folder} can be read, so the run cannot go on. {' '.join(map(str, faults))} "
+            "No checkpoint, episode, metric or evaluation was touched. "
+            f"Put back a copy of a checkpoint, both files; or remove {self.folder}, and the same command learns "
             "anew from the episodes that are there, with metrics and evaluations anew too."
         )
 

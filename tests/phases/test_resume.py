@@ -187,7 +187,7 @@ def test_a_run_without_a_good_checkpoint_is_refused_and_keeps_everything(taken_i
         file.write_bytes(b"short")
     before = digests(run.path)
     for _ in range(2):
-        with pytest.raises(BadCheckpoint, match=r"No checkpoint in .* can be read.*Nothing was changed\. Put back a copy"):
+        with pytest.raises(BadCheckpoint, match=r"No checkpoint in .* can be read.*was touched\. Put back a copy"):
             nano_explore(run.path, in_turn())
         assert {name for name, digest in digests(run.path).items() if before.get(name) != digest} <= {"starts.jsonl", "lock"}
     for file, data in good.items():

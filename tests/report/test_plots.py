@@ -93,6 +93,15 @@ def test_the_few_shot_figure_draws_one_adaptation_of_a_run():
     assert set(few.get_ydata()) == {7.0}
 
 
+def test_a_mark_is_of_one_adaptation_of_each_seed():
+    backward = replace(RUN, task="cheetah_run_backward", protocol=OFFLINE, env_steps=100_000, run="a", score=200.0)
+    again, other = replace(backward, adaptation="again", score=800.0), replace(backward, seed=1, run="b", score=400.0)
+    for results, mean, label in (([backward, again], 800.0, "1 seed"), ([backward, again, other], 600.0, "2 seeds")):
+        axes = cheetah_figure([*seeds(), *results]).axes[1]
+        (mark,) = (drawn for drawn in axes.containers if "named afterwards" in drawn.get_label())
+        assert mark.lines[0].get_ydata().tolist() == [mean] and label in mark.get_label()
+
+
 def test_the_cheetah_figure_marks_tasks_that_were_named_afterwards():
     backward = replace(RUN, task="cheetah_run_backward", protocol=OFFLINE, env_steps=100_000, score=375.9)
     figure = cheetah_figure([*seeds(), backward])

@@ -25,6 +25,12 @@ def test_probes_and_adaptations_are_found(small_runs):
     assert (offline.protocol, offline.before, offline.lines[0]["mean"]) == ("zero-shot offline", 3000, 127.0)
 
 
+def test_adaptations_to_one_task_are_told_apart(copied):
+    shutil.copytree(copied / "adapt" / TASK, copied / "adapt" / "longer")
+    shown = scores(open_runs([copied])[0])
+    assert shown.count(">copy (plan2explore)<") == 2 and ">copy (plan2explore), adapt/longer<" in shown
+
+
 def test_scores_stand_beside_the_papers(small_runs):
     shown = scores(open_runs(small_runs)[0])
     for method in ("plan2explore", "random"):

@@ -61,15 +61,28 @@ def test_runs_of_one_seed_are_never_averaged():
     assert summarise([through, stopped]).mean == 476.0
     assert summarise([stopped, through]).mean == 581.0
     assert summarise([through, replace(stopped, seed=1)]).seeds == 2
-    assert "Left out: 1 of cheetah_run (zero-shot probe)" in results_markdown([through, stopped])
+    assert "Left out: 1 of plan2explore on cheetah_run (zero-shot probe)" in results_markdown([through, stopped])
     assert set(curve([through, stopped]).mean) == {476.0}
+
+
+def test_seeds_are_compared_where_all_of_them_were():
+    further = [replace(RUN, env_steps=steps, score=score) for steps, score in ((250_000, 100.0), (500_000, 500.0))]
+    behind = replace(RUN, seed=1, env_steps=250_020, score=200.0)
+    cell = summarise([*further, behind])
+    assert (cell.mean, cell.env_steps, cell.episodes) == (150.0, 250_020, 10)
+    assert summarise([further[1], behind]).mean == 350.0  # it was not evaluated earlier
+
+
+def test_lines_of_files_that_do_not_tell_adaptations_are_not_averaged():
+    first = replace(RUN, protocol=OFFLINE, run="r", score=836.1)
+    assert summarise([first, replace(first, score=436.1)]).mean == 436.1
 
 
 def test_adaptations_that_do_not_count_are_said():
     first = replace(RUN, protocol=OFFLINE, run="r", adaptation="old")
     results = [RUN, first, replace(first, adaptation="new"), replace(first, adaptation="newer", score=7.0)]
     text = results_markdown(results)
-    assert "Left out: 2 of cheetah_run (zero-shot offline). Give one's folder or file alone" in text
+    assert "Left out: 2 of plan2explore on cheetah_run (zero-shot offline). Give one's folder or file alone" in text
     assert re.search(r"\| zero-shot offline +\| 500K +\| 7.0 +\| 1 +\| 10 ", text)
     assert "Left out" not in results_markdown([RUN, first])
 

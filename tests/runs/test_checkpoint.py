@@ -334,6 +334,21 @@ def test_if_all_are_bad_that_is_said_and_nothing_is_moved(tmp_path, caplog):
     assert not caplog.text
 
 
+def test_arrays_whose_json_files_are_gone_are_lost_checkpoints(tmp_path):
+    """One of them may be what a process left that was killed at its first checkpoint."""
+    saved = Checkpoints(tmp_path)
+    for steps in (1, 2):
+        saved.save(steps, ARRAYS, {})
+    for file in tmp_path.glob("*.json"):
+        file.unlink()
+    before = names(tmp_path)
+    with pytest.raises(BadCheckpoint, match=r"01\.json is missing\. 0000000002\.json is missing\. No checkpoint, episode"):
+        saved.load_latest()
+    assert names(tmp_path) == before
+    next(tmp_path.glob("0000000002.*")).unlink()
+    assert saved.load_latest() is None
+
+
 def test_a_newer_versions_checkpoint_is_left_alone(tmp_path):
     saved = Checkpoints(tmp_path)
     for steps in (1, 2):
