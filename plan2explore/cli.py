@@ -1,20 +1,17 @@
 """The command line: one verb per command, nothing else."""
 
-import contextlib
 import json
-import os
-import select
-import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from . import __version__
 from .config import AdaptConfig, AgentConfig, ExploreConfig, Schedule, WorldConfig, check_seed, preset_of, whole_steps
+from .streams import is_left, quiet_without_reader
 
 
 def look(
@@ -332,7 +329,7 @@ VERBS: dict[str, Callable[..., int]] = {
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs a command; mistakes of the user end in a sentence and status 2, Ctrl-C in 130, a reader that left in 141."""
-    with _quiet_without_reader():
+    with quiet_without_reader():
         sys.exit(_status(sys.argv[1:] if arguments is None else arguments))
 
 
@@ -344,49 +341,10 @@ def _status(arguments: list[str]) -> Any:
         print("plan2explore: stopped", file=sys.stderr)
         return getattr(stop, "status", 130)
     except (ValueError, OSError, RuntimeError, FloatingPointError) as error:
-        if isinstance(error, BrokenPipeError) and any(map(_is_left, (sys.stdout, sys.stderr))):
+        if isinstance(error, BrokenPipeError) and any(map(is_left, (sys.stdout, sys.stderr))):
             raise
         print(f"plan2explore: {error}", file=sys.stderr)
         return 2
-
-
-@contextlib.contextmanager
-def _quiet_without_reader() -> Iterator[None]:
-    """A reader that has seen enough (`| head`) ends the command without a word, with the status that shells know.
-
-    SIGPIPE itself stays ignored: it would also end a run for a worker that died.
-    """
-    try:
-        try:
-            yield
-        finally:
-            print(end="", flush=True)  # here, not at the interpreter's exit, which would complain
-    except (OSError, SystemExit) as end:
-        if isinstance(end, BrokenPipeError) or isinstance(end.__context__, BrokenPipeError):  # rich exits by itself
-            for stream in filter(_is_left, (sys.stdout, sys.stderr)):
-                _give_up(stream)
-            sys.exit(128 + signal.SIGPIPE)
-        if isinstance(end, SystemExit):
-            raise
-        _give_up(sys.stdout)  # it goes to a file on a full disk
-        if not (isinstance(end.__context__, SystemExit) and end.__context__.code == 2):  # then it was said already
-            print(f"plan2explore: what it printed could not be written: {end.strerror}", file=sys.stderr)
-        sys.exit(2)
-
-
-def _give_up(stream: TextIO) -> None:
-    """What is still to be written there goes nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _is_left(stream: TextIO | None) -> bool:
-    """Whether the reader of a stream has gone."""
-    poll = select.poll()
-    try:
-        poll.register(stream.fileno() if stream else -1, 0)  # reports hang-ups only
-    except (OSError, ValueError):  # it is no file
-        return False
-    return bool(poll.poll(0))
 
 
 def _run(arguments: list[str]) -> Any:

@@ -11,6 +11,7 @@ ROOT = Path(plan2explore.__file__).parent
 MAY_IMPORT = {
     "config": set(),
     "atomic": set(),
+    "streams": set(),
     "envs": {"config"},
     "agent": {"config"},
     "memory": {"config", "atomic", "envs"},
@@ -20,7 +21,9 @@ MAY_IMPORT = {
     "reference": set(),
     "report": {"config", "atomic", "envs", "memory", "agent", "runs", "phases", "reference"},
     "reproduce": {"config", "envs", "phases", "runs", "report", "reference"},
-    "cli": {"config", "envs", "memory", "agent", "runs", "phases", "bench", "report", "reproduce", "demo", "doctor"},
+    "cli": {
+        "config", "envs", "memory", "agent", "runs", "phases", "bench", "report", "reproduce", "demo", "doctor", "streams"
+    },
     "demo": {"config", "envs", "phases", "report", "bench", "runs"},
     "doctor": {"config", "envs", "bench"},
     "__init__": {"envs", "memory", "phases"},

@@ -19,8 +19,8 @@ import tyro
 from matplotlib.figure import Figure
 
 from ..reference import METHODS, published_curve
-from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, one_each, read_results
-from .tables import NAMES, last_episodes, left_out
+from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, left_out, one_each, read_results
+from .tables import NAMES, last_episodes
 
 WINDOW, CHEETAH_WINDOW = 20, 5  # episodes
 CHEETAH = ("cheetah_run", "cheetah_run_backward", "cheetah_flip_forward", "cheetah_flip_backward")
@@ -231,8 +231,9 @@ FIGURES = {"zero_shot": zero_shot_figure, "few_shot": few_shot_figure, "cheetah"
 
 
 def write_plots(sources: Sequence[str | Path], out: Path) -> list[Path]:
-    """Draws every figure for which there are results, as PNG and SVG; the files that were written."""
+    """Draws every figure for which there are results, as PNG and SVG; the files that were written. Says what it left out."""
     results = read_results(sources)
+    print(left_out(results), end="", file=sys.stderr)
     written = []
     for name, draw in FIGURES.items():
         with mpl.rc_context(STYLE):
@@ -261,7 +262,6 @@ def main(arguments: list[str]) -> int:
     command = tyro.cli(PlotCommand, prog="plan2explore plot", args=arguments)
     if not command.sources:
         raise ValueError("Give runs, CSV files of results, or folders of either: plan2explore plot RUN_OR_CSV ...")
-    print(left_out(read_results(command.sources)), end="", file=sys.stderr)
     written = write_plots(command.sources, command.out)
     if not written:
         raise ValueError(

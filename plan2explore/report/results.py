@@ -3,7 +3,8 @@
 import csv
 import io
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,24 @@ def one_each(results: Iterable[Result]) -> list[Result]:
 def source_of(result: Result) -> tuple[str, str]:
     """The run and the adaptation. Where a file does not tell it: offline, each has one evaluation, at its snapshot."""
     return result.run, result.adaptation or (str(result.env_steps) if result.protocol == OFFLINE else "")
+
+
+def left_out(results: Sequence[Result]) -> str:
+    """Which runs and adaptations do not count because another one of the same seed and task does; empty if all count."""
+    counted = set(one_each(results))
+    others = [each for each in results if each not in counted]
+    apart = {(each.task, each.protocol, each.method, each.seed, source_of(each)) for each in others}
+    numbers = Counter((task, protocol, method) for task, protocol, method, *_ in apart)
+    if not numbers:
+        return ""
+    listed = ", ".join(
+        f"{number} of {method} on {task} ({protocol})" for (task, protocol, method), number in sorted(numbers.items())
+    )
+    return (
+        "Of several runs of a method with one seed, and of several adaptations of a run to one task, the one that saw "
+        "most env steps counts, and of equals the newest (in CSV files: the last). "
+        f"Left out: {listed}. Give one's folder or file alone to see its score.\n\n"
+    )
 
 
 def _read_source(path: Path) -> list[Result]:

@@ -6,7 +6,7 @@ standard deviation (the paper: the mean of 3 seeds).
 
 import csv
 import io
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ import tyro
 
 from ..atomic import write_file
 from ..reference import METHODS, TASK_AVERAGE, Point, paper_table, published_curve
-from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, one_each, read_results, source_of
+from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, left_out, one_each, read_results
 
 EPISODES = 20
 """The last evaluation episodes that a table averages (the paper)."""
@@ -199,24 +199,6 @@ def result_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
         published = {"published": point.mean if point else "", "published_std": point.std if point else ""}
         found.append({"task": task, "method": method, "protocol": protocol, **_numbers(cell), **published})
     return found
-
-
-def left_out(results: Sequence[Result]) -> str:
-    """Which runs and adaptations do not count because another one of the same seed and task does; empty if all count."""
-    counted = set(one_each(results))
-    others = [each for each in results if each not in counted]
-    apart = {(each.task, each.protocol, each.method, each.seed, source_of(each)) for each in others}
-    numbers = Counter((task, protocol, method) for task, protocol, method, *_ in apart)
-    if not numbers:
-        return ""
-    listed = ", ".join(
-        f"{number} of {method} on {task} ({protocol})" for (task, protocol, method), number in sorted(numbers.items())
-    )
-    return (
-        "Of several runs of a method with one seed, and of several adaptations of a run to one task, the one that saw "
-        "most env steps counts, and of equals the newest (in CSV files: the last). "
-        f"Left out: {listed}. Give one's folder or file alone to see its score.\n\n"
-    )
 
 
 def results_markdown(results: Sequence[Result]) -> str:
