@@ -139,10 +139,10 @@ code { font: .9em ui-monospace, monospace; }
 table { border-collapse: collapse; width: 100%; font-size: .93rem; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .3rem .6rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 th { color: var(--soft); font-weight: 600; }
-@media (min-width: 62rem) { .grid > .strip { grid-column: span 2; } }
+@media (min-width: 62rem) { .grid > .strip { grid-column: span 2; } th, td:first-child { overflow-wrap: break-word; } }
 .strip { display: grid; align-content: start; gap: .4rem; grid-template-columns: repeat(auto-fill, minmax(6.5rem, 1fr)); }
 .strip figure { padding: .3rem; } .strip figcaption { font-size: .8rem; line-height: 1.25; }
-@media (max-width: 44rem) {
+@media (max-width: 61.99rem) {
   thead { display: none; }
   table, tbody, tr, td { display: block; width: 100%; }
   tr { border: 1px solid var(--line); border-radius: 8px; padding: .4rem .7rem; margin: .5rem 0; background: var(--card); }
