@@ -6,11 +6,12 @@ standard deviation (the paper: the mean of 3 seeds).
 
 import csv
 import io
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tyro
@@ -201,6 +202,30 @@ def result_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
     return found
 
 
+class Comparison(NamedTuple):
+    """A method's mean over all tasks that have a published score at as many env steps, and the published mean."""
+
+    method: str
+    protocol: str
+    tasks: int
+    ours: float
+    published: float
+
+    def __str__(self) -> str:
+        name, tasks = NAMES.get(self.method, self.method.capitalize()), _count(self.tasks, "task")
+        which = f"{name} ({self.protocol}), {tasks} with a published score at as many env steps"
+        return f"{which}: mean {self.ours:.1f} here, {self.published:.1f} published."
+
+
+def compare(results: Sequence[Result]) -> list[Comparison]:
+    """The lines of `result_rows` that have a published score, taken together."""
+    groups: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    for row in result_rows(results):
+        if row["published"] != "":
+            groups[row["method"], row["protocol"]].append((float(row["score"]), row["published"]))
+    return [Comparison(*group, len(pairs), *np.mean(pairs, 0).tolist()) for group, pairs in groups.items()]
+
+
 def results_markdown(results: Sequence[Result]) -> str:
     """The lines of `result_rows` for people."""
     score = f"Mean of last {EPISODES}"
@@ -215,6 +240,7 @@ def results_markdown(results: Sequence[Result]) -> str:
         "evaluations as that takes; Episodes says how many there were, of the seed with fewest. (A report's score is of the "
         "last evaluation alone.) Published: mean ± standard deviation over seeds, Plan2Explore zero-shot "
         f"and Dreamer supervised.\n\n{left_out(results)}{_markdown(rows)}"
+        + "".join(f"\n\n{comparison}" for comparison in compare(results))
     )
 
 
@@ -228,9 +254,8 @@ def _markdown(rows: Sequence[Sequence[str]]) -> str:
 # --- The command ---
 
 
-def write_tables(sources: Sequence[str | Path], out: Path | None = None) -> str:
-    """The tables of runs or CSV files as Markdown; with `out`, also `tables.md` and CSV files in that folder."""
-    results = read_results(sources)
+def write_tables(results: Sequence[Result], out: Path | None = None) -> str:
+    """The tables of results as Markdown; with `out`, also `tables.md` and CSV files in that folder."""
     text = "\n\n".join([table_markdown(results, 1), table_markdown(results, 2), results_markdown(results)]) + "\n"
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
@@ -258,6 +283,8 @@ class TableCommand:
     """Runs, CSV files of results, or folders with either in them."""
     out: Path | None = None
     """Also write tables.md and CSV files into this folder."""
+    gate: bool = False
+    """End with status 1 unless every method's mean is at least that of the published scores at as many env steps."""
 
 
 def main(arguments: list[str]) -> int:
@@ -265,5 +292,16 @@ def main(arguments: list[str]) -> int:
     command = tyro.cli(TableCommand, prog="plan2explore table", args=arguments)
     if not command.sources:
         raise ValueError("Give runs, CSV files of results, or folders of either: plan2explore table RUN_OR_CSV ...")
-    print(write_tables(command.sources, command.out), end="")
-    return 0
+    results = read_results(command.sources)
+    print(write_tables(results, command.out), end="")
+    return _gate(compare(results)) if command.gate else 0
+
+
+def _gate(comparisons: Sequence[Comparison]) -> int:
+    """The status, and on standard error why it is not 0."""
+    if not comparisons:
+        print("gate: no result has a published score at as many env steps (250K, 500K, 1M, 2M or 3.5M).", file=sys.stderr)
+    short = [each for each in comparisons if each.ours < each.published]
+    for each in short:
+        print(f"gate: below the published scores: {each}", file=sys.stderr)
+    return int(bool(short) or not comparisons)

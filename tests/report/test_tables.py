@@ -3,6 +3,7 @@
 import csv
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from plan2explore.reference import METHODS, TASK_AVERAGE, paper_table
 from plan2explore.report.plots import curve
 from plan2explore.report.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, append_results
 from plan2explore.report.tables import (
+    compare,
     last_episodes,
     main,
     published_at,
@@ -151,7 +153,7 @@ def test_files_say_what_is_printed(tmp_path, capsys):
     append_results(tmp_path / "mine.csv", results)
     assert main([str(tmp_path / "mine.csv"), "--out", str(tmp_path / "out")]) == 0
     printed = capsys.readouterr().out
-    assert printed == (tmp_path / "out" / "tables.md").read_text() == write_tables([tmp_path / "mine.csv"])
+    assert printed == (tmp_path / "out" / "tables.md").read_text() == write_tables(results)
     assert "| cheetah_run_backward | plan2explore | zero-shot probe | 500K " in printed
     assert "| 491 ± 45 " in printed
     assert "## Every result: mean of the last 20 evaluation episodes\n" in printed and "| Mean of last 20 |" in printed
@@ -161,6 +163,41 @@ def test_files_say_what_is_printed(tmp_path, capsys):
     assert (cheetah["score"], cheetah["seeds"], cheetah["paper"]) == ("550.000", "2", "784.45")
     missing = next(row for row in rows if (row["task"], row["method"]) == ("cup_catch", "max"))
     assert missing["score"] == missing["paper"] == ""
+
+
+def test_methods_are_compared_over_the_tasks_that_were_published():
+    """Each task at its own env steps; what has no published score there does not count."""
+    hopper = replace(RUN, task="hopper_stand", env_steps=250_020, score=300.0)  # published: 262.3
+    others = [replace(RUN, task="cheetah_run_backward"), replace(RUN, method="random"), replace(RUN, env_steps=9, seed=5)]
+    assert compare([RUN, hopper, *others[:2]]) == [("plan2explore", PROBE, 2, 400.0, pytest.approx(376.5))]
+    assert compare(others) == []
+    apart = compare([RUN, replace(hopper, protocol=OFFLINE), replace(RUN, method="dreamer", protocol=SUPERVISED)])
+    assert [(each.method, each.protocol, each.tasks) for each in apart] == [
+        ("dreamer", SUPERVISED, 1), ("plan2explore", PROBE, 1), ("plan2explore", OFFLINE, 1)
+    ]  # fmt: skip
+    told = results_markdown([RUN, hopper]).splitlines()[-1]
+    assert told.startswith("Plan2Explore (zero-shot probe), 2 tasks with a published score at as many env steps: ")
+    assert told.endswith(": mean 400.0 here, 376.5 published.")
+
+
+def test_the_gate_is_the_published_mean(tmp_path, capsys):
+    def gate(*results):
+        file = tmp_path / "gate.csv"
+        file.unlink(missing_ok=True)
+        append_results(file, results)
+        return main([str(file), "--gate"]), main([str(file)]), capsys.readouterr().err
+
+    hopper = replace(RUN, task="hopper_stand")
+    assert gate(RUN, replace(hopper, score=560.0)) == (0, 0, "")
+    status, without, said = gate(RUN, hopper)
+    assert (status, without) == (1, 0)
+    assert "below the published scores: Plan2Explore (zero-shot probe), 2 tasks" in said and "mean 500.0 here, 523.0" in said
+    status, without, said = gate(replace(RUN, env_steps=300_000))
+    assert (status, without) == (1, 0) and "no result has a published score" in said
+
+
+def test_the_stored_results_pass_the_gate():
+    assert main([str(Path(__file__).parents[2] / "results" / "zero_shot.csv"), "--gate"]) == 0
 
 
 def test_the_command_wants_something_to_read():
