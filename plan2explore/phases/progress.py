@@ -23,11 +23,19 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
+class PatientConsole(Console):
+    """A console whose reader may leave (`| head`): it says no more, and whoever works finds a moment to end."""
+
+    def on_broken_pipe(self) -> None:
+        """Rich would end the process here, wherever it is."""
+        self.quiet = True
+
+
 class Progress:
     """Shows how far work has come: env steps, updates, speeds, time left, memory and scores."""
 
     def __init__(self, what: str, repeat: int = 1, console: Console | None = None) -> None:
-        self.what, self.repeat, self.console = what, repeat, console or Console(file=sys.stderr, soft_wrap=True)
+        self.what, self.repeat, self.console = what, repeat, console or PatientConsole(file=sys.stderr, soft_wrap=True)
         self.scores: dict[str, float] = {}
         self.memory = ""
         self._live = Live(console=self.console, refresh_per_second=4, transient=True) if self.console.is_terminal else None
@@ -45,6 +53,11 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         if self._live:
             self._live.stop()
+
+    @property
+    def unheard(self) -> bool:
+        """Whether the reader has left."""
+        return self.console.quiet
 
     def say(self, text: str) -> None:
         """A line that stays."""

@@ -94,7 +94,7 @@ class Job:
 
 
 class Stopped(KeyboardInterrupt):
-    """The run was asked to stop by a signal, and everything was saved."""
+    """The run was asked to stop by a signal, or nobody reads what it says; everything was saved."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -546,7 +546,8 @@ class Training:
                 signal.signal(number, handler)
 
     def _obey(self) -> None:
-        if self._stop is None:
+        stop = self._stop or (signal.SIGPIPE if self.progress.unheard else None)
+        if stop is None:
             return
         self._log(all_of_it=True)
         self._save()
@@ -554,7 +555,7 @@ class Training:
             self.snapshots.save(self.env_steps, pack_parts(self.state.parts), self.meta())
         self.checkpoints.wait()
         self.progress.say(f"Saved at env step {self.env_steps:,}: the same command goes on from here.")
-        raise Stopped(self._stop)
+        raise Stopped(stop)
 
     def _close(self) -> None:
         if self.collector:

@@ -294,6 +294,29 @@ def test_ctrl_c_and_a_polite_kill_save_and_the_same_command_goes_on(tmp_path, ca
                 each.process.kill()
 
 
+@pytest.mark.parametrize("ctrl_c", [False, True], ids=["head", "ctrl-c-ends-tee-too"])
+def test_a_reader_that_leaves_saves_as_ctrl_c_does(ctrl_c, tmp_path):
+    out = tmp_path / "run"
+    arguments = command(out, overlap(checkpoint_seconds=1e6), steps=1_000_000)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "plan2explore", *arguments],
+        env=os.environ | ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        wait_for((out / "metrics.jsonl").exists, "learning")
+        assert not Checkpoints(out / "checkpoints").steps()
+        process.stdout.close()
+        if ctrl_c:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 128 + signal.SIGPIPE
+    finally:
+        process.kill()
+    (saved,) = Checkpoints(out / "checkpoints").steps()
+    assert saved > 0 and Run(out).snapshots
+
+
 # --- A full disk ---
 
 
