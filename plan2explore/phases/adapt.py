@@ -142,7 +142,6 @@ class Adaptation:
             progress.say(f"Adapting to {self.task.name} from env step {self.steps:,} of {self.run.path}; output: {path}")
             rewards = self._label(progress)  # first: a reward that fails leaves nothing behind
             with begin_run(path, "adapt", settings) as folder, disk_explained(path), folder.lock():
-                folder.record_start(sys.argv)
                 self._train(self._job(folder, shots), learner, rewards, start, progress)
                 folder.finished.touch()
             progress.say(f"Done: {path}")
@@ -169,7 +168,7 @@ class Adaptation:
             if number in rewards:
                 replay.add(replay_rows(episode, spaces, rewards[number][:, None]))
         with open_training(job, learner, replay, progress, start=start()) as training:
-            training.run()
+            training.run(lambda: job.folder.record_start(sys.argv))
         if job.goal:
             collected = counted(len(training.episodes.numbers()), "episode")
             progress.say(f"Collected {collected} for {self.task.name}.")

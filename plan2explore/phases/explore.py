@@ -108,7 +108,7 @@ def explore(
     }
     print_plan(config, info, goal, settings["environments"])
     with begin_run(path, "explore", settings) as folder:
-        return _work(folder, config, tasks, info, wandb)
+        return _work(folder, config, tasks, info, goal, wandb)
 
 
 def _refuse_missing(world: str | Path) -> None:
@@ -234,10 +234,7 @@ def _resume(
         raise RunError(f"{folder.path} was to have {former:,} env steps; {goal:,} would be fewer.")
     info = check(config, tasks, goal)
     print_plan(config, info, goal, stored(folder, "environments", int))
-    if goal > former:
-        with folder.lock():
-            folder.change_settings(folder.settings | {"goal": goal})
-    return _work(folder, config, tasks, info, wandb)
+    return _work(folder, config, tasks, info, goal, wandb)
 
 
 def own_tasks(folder: RunFolder, names: Sequence[str], given: Sequence[Task]) -> list[Task]:
@@ -264,10 +261,12 @@ def changed_rewards(folder: RunFolder, tasks: Sequence[Task]) -> list[str]:
     return [name for name, before, now in pairs if before and now and before != now]
 
 
-def _work(folder: RunFolder, config: ExploreConfig, tasks: Sequence[Task], info: WorldInfo, wandb: bool) -> Run:
+def _work(
+    folder: RunFolder, config: ExploreConfig, tasks: Sequence[Task], info: WorldInfo, goal: int, wandb: bool
+) -> Run:
     """Builds everything, goes on from the last checkpoint if there is one, and runs to the goal."""
     prepare_device()
-    goal, count = stored(folder, "goal", int), stored(folder, "environments", int)
+    count = stored(folder, "environments", int)
     job = Job(
         folder, config.world, info, config.schedule, list(tasks), config.seed, goal, count,
         random_until=min(goal, config.schedule.seed_episodes * EPISODE), policy=config.agent.novelty.objective,
@@ -277,11 +276,16 @@ def _work(folder: RunFolder, config: ExploreConfig, tasks: Sequence[Task], info:
     plan = plan_replay(config.schedule.memory, capacity(goal, info, count), info.frames, spaces)
     replay = Replay(plan.place, capacity(goal, info, count), info.frames, spaces, config.agent.batch, config.agent.length)
     title = f"{job.policy} in {config.world.world}"
-    with disk_explained(folder.path), folder.lock(), Progress(title, info.action_repeat) as progress:
+
+    def begin() -> None:
         folder.record_start(sys.argv)
+        if goal > stored(folder, "goal", int):
+            folder.change_settings(folder.settings | {"goal": goal})
+
+    with disk_explained(folder.path), folder.lock(), Progress(title, info.action_repeat) as progress:
         progress.say(f"Run folder: {folder.path}")
         with open_training(job, learner, replay, progress, wandb) as training:
-            training.run()
+            training.run(begin)
         made = f"{counted(training.reached, 'env step')}, {counted(training.updates, 'update')}"
         progress.say(f"Done: {made}. Run folder: {folder.path}")
     return Run(folder.path)
@@ -304,8 +308,8 @@ def open_training(
         state = jax.device_put(unpack(jax.eval_shape(learner.init, key), arrays))
         progress.say(f"Going on at update {int(meta['updates']):,}, env step {int(meta['env_steps']):,}.")
     env_steps, evaluations = (int(meta["env_steps"]), int(meta["evaluations"])) if meta else (0, 0)
-    forget_after(job.folder.evaluations_file, evaluations)
     with Metrics(job.folder, env_steps, wandb) as metrics:
+        forget_after(job.folder.evaluations_file, evaluations)
         training = Training(job, learner, state, replay, metrics, progress)
         if meta:
             training.restore(meta)

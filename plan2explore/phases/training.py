@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -222,8 +222,11 @@ class Training:
         """Env steps so far, those of episodes included that were running when the last process ended."""
         return max(self.env_steps, self.steps_at_checkpoint)
 
-    def run(self) -> list[Scores]:
-        """Trains and collects until the goal is reached; the scores of the last evaluation."""
+    def run(self, begin: Callable[[], None]) -> list[Scores]:
+        """Trains and collects until the goal is reached; the scores of the last evaluation.
+
+        `begin` is called once nothing that is there can refuse the run any more: it may change what is kept of it.
+        """
         with self._told_to_stop(), contextlib.ExitStack() as stack:
             stack.callback(self.checkpoints.wait)
             stack.callback(self._close)
@@ -236,6 +239,7 @@ class Training:
                 stack.callback(thread.join)
             stack.callback(self._ending.set)
             following = self.remember()
+            begin()
             self._train_all()
             self._tend()  # a killed run may have come to its updates, but not to what follows them
             if self.job.schedule.collect == "in-turn":

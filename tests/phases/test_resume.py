@@ -179,6 +179,10 @@ def test_damaged_files_are_named_set_aside_and_survived(taken_in_turn, copy_of, 
     assert EpisodeFolder(run.folder.episodes, read_only=True).numbers() == [0, 2, 3, 4, 5, 6]
 
 
+def assert_untouched(path, before):
+    assert {name for name, digest in digests(path).items() if before.get(name) != digest} <= {"lock"}
+
+
 def test_a_run_without_a_good_checkpoint_is_refused_and_keeps_everything(taken_in_turn, copy_of):
     run = copy_of(taken_in_turn.run)
     arrays = list(run.folder.checkpoints.glob("*.safetensors"))
@@ -188,8 +192,8 @@ def test_a_run_without_a_good_checkpoint_is_refused_and_keeps_everything(taken_i
     before = digests(run.path)
     for _ in range(2):
         with pytest.raises(BadCheckpoint, match=r"No checkpoint in .* can be read.*was touched\. Put back a copy"):
-            nano_explore(run.path, in_turn())
-        assert {name for name, digest in digests(run.path).items() if before.get(name) != digest} <= {"starts.jsonl", "lock"}
+            nano_explore(run.path, in_turn(), 6000)
+        assert_untouched(run.path, before)
     for file, data in good.items():
         file.write_bytes(data)
     assert_same_arrays(parameters(nano_explore(run.path, in_turn())), parameters(taken_in_turn.run))
@@ -216,6 +220,19 @@ def test_an_episode_of_another_world_is_refused(taken_in_turn, copy_of):
     EpisodeFolder(run.folder.episodes).save(3, stranger)
     with pytest.raises(RunError, match=r"000003.npz is an episode of 'pendulum'; this run is in 'cartpole'"):
         p2e.explore(run.path, 6000)
+    assert Run(run.path).folder.settings == run.folder.settings
+
+
+def test_more_steps_that_are_refused_change_nothing(taken_in_turn, copy_of, monkeypatch):
+    run = copy_of(taken_in_turn.run)
+    checkpoints = Checkpoints(run.folder.checkpoints)
+    arrays, meta = checkpoints.load(250)
+    checkpoints.save(250, arrays, meta | {"evaluations": 2})  # as if it had been killed soon after the last
+    before = digests(run.path)
+    monkeypatch.setitem(sys.modules, "wandb", None)  # as if it were not installed
+    with pytest.raises(RunError, match="Weights & Biases is not installed"):
+        p2e.explore(run.path, 6000, wandb=True)
+    assert_untouched(run.path, before)
 
 
 # --- Signals ---
