@@ -287,7 +287,7 @@ def _work(
         with open_training(job, learner, replay, progress, wandb) as training:
             training.run(begin)
         made = f"{counted(training.reached, 'env step')}, {counted(training.updates, 'update')}"
-        progress.say(f"Done: {made}. Run folder: {folder.path}")
+        progress.say(f"Done: {made} in {progress.spent(training.updates)}. Run folder: {folder.path}")
     return Run(folder.path)
 
 

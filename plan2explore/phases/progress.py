@@ -102,6 +102,16 @@ class Progress:
             return "?"
         return duration((goal - updates) * (now - start) / (updates - before))
 
+    def spent(self, updates: int) -> str:
+        """At the end, what the time went to: the start, and learning with all that goes on beside it."""
+        now = time.monotonic()
+        whole = duration(now - self._start)
+        if self._first is None or updates <= self._first[1] or now <= self._first[0]:
+            return whole
+        start, before = self._first
+        rate = (updates - before) / (now - start)
+        return f"{whole} ({duration(start - self._start)} until the first updates, then {rate:.1f} updates/s)"
+
     def _measure(self, now: float, steps: int, updates: int) -> None:
         if self._last is not None:
             then, old_steps, old_updates = self._last

@@ -73,6 +73,16 @@ def test_time_left_does_not_count_what_the_first_blocks_waited_for_compilers(clo
     assert progress.left(clock.now, 25, 100) == "0:15"
 
 
+def test_at_the_end_the_start_is_told_apart_from_learning(clock):
+    progress = Progress("adapting", console=Console(file=io.StringIO()))
+    assert progress.spent(0) == "0:00"
+    for updates, seconds in ((0, 30), (10, 20), (20, 1), (30, 1), (1030, 100)):
+        clock.now += seconds
+        progress.show(0, 0, updates, 2000)
+    clock.now += 25  # an evaluation at the end belongs to it, too
+    assert progress.spent(1030) == "2:57 (0:51 until the first updates, then 8.0 updates/s)"
+
+
 def test_what_is_said_stays_as_it_is():
     file = io.StringIO()
     progress = Progress("x", console=Console(file=file, width=20, soft_wrap=True))
