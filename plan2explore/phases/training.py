@@ -173,7 +173,7 @@ class Training:
     def meta(self) -> dict[str, Any]:
         """What a checkpoint keeps beside the parameters."""
         return {
-            "env_steps": self.env_steps,
+            "env_steps": self.reached,
             "updates": self.updates,
             "rounds": self.rounds,
             "evaluations": self.evaluations,
@@ -219,7 +219,7 @@ class Training:
 
     @property
     def reached(self) -> int:
-        """Env steps so far, those of episodes included that were running when the last process ended."""
+        """Env steps that the agent has learned from, those of episodes included that ended unfinished with a process."""
         return max(self.env_steps, self.steps_at_checkpoint)
 
     def run(self, begin: Callable[[], None]) -> list[Scores]:
@@ -415,16 +415,16 @@ class Training:
             self.collector.check_writes()
         self._log()
         self._evaluate_sometimes()
-        if self.env_steps - self._snapshot_at >= self.job.schedule.snapshot_every and self.updates:
-            self._snapshot(self.env_steps // self.job.schedule.snapshot_every * self.job.schedule.snapshot_every)
+        if self.reached - self._snapshot_at >= self.job.schedule.snapshot_every and self.updates:
+            self._snapshot(self.reached // self.job.schedule.snapshot_every * self.job.schedule.snapshot_every)
         self._save_sometimes()
         self._show()
         self._obey()
 
     def _evaluate_sometimes(self) -> None:
         every, in_turn = self.job.schedule.evaluate_every, self.job.schedule.collect == "in-turn"
-        ending = self.env_steps >= self.job.goal and not in_turn  # the last one comes after the last updates
-        due = every and self.env_steps - self._evaluated_at >= every and self.updates and not ending
+        ending = self.reached >= self.job.goal and not in_turn  # the last one comes after the last updates
+        due = every and self.reached - self._evaluated_at >= every and self.updates and not ending
         if self._evaluation is None and due:
             self._evaluation = self._start_evaluation()
         if in_turn:
@@ -449,7 +449,7 @@ class Training:
         """An evaluation of all tasks with the agent as it is now, and a look into it."""
         self._preparing.join()
         self._evaluating_updates = self.updates
-        self._look = look_inside(self.learner.agent, self.state, self.replay, self.env_steps)
+        self._look = look_inside(self.learner.agent, self.state, self.replay, self.reached)
         if not self._plays:
             return play_nothing()
         key = jax.random.fold_in(jax.random.fold_in(self._key, EVALUATE), self.evaluations)
@@ -459,7 +459,7 @@ class Training:
         """Plays one episode in every environment of the evaluation."""
         if self._evaluation_worlds is None:
             self._evaluation_worlds = self._make_evaluation_worlds()
-        tasks, worlds, steps = self.job.tasks, self._evaluation_worlds, self.env_steps
+        tasks, worlds, steps = self.job.tasks, self._evaluation_worlds, self.reached
         return evaluate_tasks(
             self.learner, state, worlds, tasks, range(len(tasks)), key, steps, pictures=True, episode=self.evaluations
         )
@@ -517,8 +517,8 @@ class Training:
         """The end: a last evaluation, a snapshot and a checkpoint."""
         self._finish_evaluation()
         self._log(all_of_it=True)
-        if self._snapshot_at < self.env_steps or not self.snapshots.steps():
-            self._snapshot(self.env_steps)
+        if self._snapshot_at < self.reached or not self.snapshots.steps():
+            self._snapshot(self.reached)
         self._save()
         if self._evaluated_updates != self.updates:
             self._evaluation = self._start_evaluation()
@@ -556,9 +556,9 @@ class Training:
         self._log(all_of_it=True)
         self._save()
         if self.job.folder.kind == "explore" and self.updates:  # for whoever wants to adapt it as it is
-            self.snapshots.save(self.env_steps, pack_parts(self.state.parts), self.meta())
+            self.snapshots.save(self.reached, pack_parts(self.state.parts), self.meta())
         self.checkpoints.wait()
-        self.progress.say(f"Saved at env step {self.env_steps:,}: the same command goes on from here.")
+        self.progress.say(f"Saved at env step {self.reached:,}: the same command goes on from here.")
         raise Stopped(stop)
 
     def _close(self) -> None:

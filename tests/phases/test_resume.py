@@ -30,7 +30,7 @@ from plan2explore.cli import main
 from plan2explore.envs import VectorEnv
 from plan2explore.memory.files import EpisodeFolder
 from plan2explore.phases.run import Run
-from plan2explore.phases.training import Training
+from plan2explore.phases.training import Stopped, Training
 from plan2explore.runs.checkpoint import BadCheckpoint, Checkpoints
 from plan2explore.runs.folder import RunError
 
@@ -121,6 +121,19 @@ def test_overlap_goes_on_with_all_finished_episodes(tmp_path):
     assert progress_of(more)["updates"] == 400
 
 
+@pytest.mark.parametrize(
+    ("moment", "env_steps"),
+    [("Collector, 'send', 27", [2000, 4800, 5000]), ("Training, '_keep_scores', 2", [2000, 5000])],
+    ids=["exploring", "at the goal"],
+)
+def test_a_killed_evaluation_is_made_at_once_and_says_the_env_steps_of_its_agent(moment, env_steps, tmp_path):
+    """It began at 4000; the checkpoint, and the agent in it, are of 4800 or 5000. Episodes on disk have 4000."""
+    killed(tmp_path / "run", "overlap(checkpoint_seconds=0.0)", moment)
+    run = nano_explore(tmp_path / "run", overlap(checkpoint_seconds=0.0))
+    assert [line["env_steps"] for line in evaluations(run) if line["task"] == TASKS[0]] == env_steps
+    assert run.snapshots == [2000, 4000, 5000]
+
+
 # --- What is there already ---
 
 
@@ -140,6 +153,22 @@ def test_the_same_command_on_a_finished_run_does_nothing(which, request, copy_of
     again = nano_explore(run.path, in_turn() if which == "taken_in_turn" else overlap())
     assert_same_arrays(parameters(again), before[0])
     assert (evaluations(again), again.snapshots, again.metrics()) == before[1:]
+
+
+def test_a_finished_run_that_is_stopped_is_finished_still(overlapped, copy_of, monkeypatch):
+    run, remember = copy_of(overlapped.run), Training.remember
+
+    def stop(training):
+        training._stop = signal.SIGINT
+        return remember(training)
+
+    monkeypatch.setattr(Training, "remember", stop)
+    snapshots = Checkpoints(run.folder.snapshots, keep=None)
+    before, earlier = progress_of(run), snapshots.load(4000)[0]
+    with pytest.raises(Stopped):
+        nano_explore(run.path, overlap())
+    assert progress_of(run) == before and run.snapshots == [2000, 4000, 5000]
+    assert_same_arrays(snapshots.load(4000)[0], earlier)
 
 
 def test_more_steps_go_on_as_if_it_had_never_ended(taken_in_turn, tmp_path):
