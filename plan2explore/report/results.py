@@ -3,7 +3,6 @@
 import csv
 import io
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -98,12 +97,15 @@ def left_out(results: Sequence[Result]) -> str:
     """Which runs and adaptations do not count because another one of the same seed and task does; empty if all count."""
     counted = set(one_each(results))
     others = [each for each in results if each not in counted]
-    apart = {(each.task, each.protocol, each.method, each.seed, source_of(each)) for each in others}
-    numbers = Counter((task, protocol, method) for task, protocol, method, *_ in apart)
-    if not numbers:
+    apart: dict[tuple[str, str, str], dict[Any, str]] = {}
+    for each in others:
+        group = apart.setdefault((each.task, each.protocol, each.method), {})
+        group[each.seed, source_of(each)] = each.adaptation or each.run or "without an id"
+    if not apart:
         return ""
     listed = ", ".join(
-        f"{number} of {method} on {task} ({protocol})" for (task, protocol, method), number in sorted(numbers.items())
+        f"{len(ids)} of {method} on {task} ({protocol}: {', '.join(sorted(ids.values()))})"
+        for (task, protocol, method), ids in sorted(apart.items())
     )
     return (
         "Of several runs of a method with one seed, and of several adaptations of a run to one task, the one that saw "
@@ -152,7 +154,7 @@ def _by_column(names: list[str], words: list[str]) -> dict[str, str]:
 
 def _split_csv(path: Path) -> list[list[str]]:
     """The words of every line. Each is read by itself: a quote that is never closed spoils one line only."""
-    lines = path.read_bytes().decode("utf-8", errors="replace").splitlines()
+    lines = path.read_bytes().decode("utf-8-sig", errors="replace").splitlines()
     return [_words_of(line) for line in lines]
 
 
@@ -174,11 +176,18 @@ def _result(line: Mapping[str, str]) -> Result:
         raise ValueError(f"no {empty[0]}")
     if values["protocol"] not in PROTOCOLS:
         raise ValueError(f"the protocol is {values['protocol']!r:.40}, not {', '.join(PROTOCOLS)}")
-    numbers = {name: kind(values[name] or "0") for name, kind in NUMBERS.items()}
-    numbers["wall_s"] = float(values["wall_s"]) if values["wall_s"] else None
+    numbers = {name: _number(kind, name, values[name] or "0") for name, kind in NUMBERS.items()}
+    numbers["wall_s"] = _number(float, "wall_s", values["wall_s"]) if values["wall_s"] else None
     if not all(math.isfinite(number) for number in numbers.values() if number is not None):
         raise ValueError("a number is not finite")
     return Result(**(values | numbers))
+
+
+def _number(kind: type, name: str, word: str) -> Any:
+    try:
+        return kind(word)
+    except ValueError:
+        raise ValueError(f"{name} is {word!r:.40}, not a {'whole ' if kind is int else ''}number") from None
 
 
 def append_results(path: Path, results: Iterable[Result]) -> int:

@@ -63,7 +63,7 @@ def test_runs_of_one_seed_are_never_averaged():
     assert summarise([through, stopped]).mean == 476.0
     assert summarise([stopped, through]).mean == 581.0
     assert summarise([through, replace(stopped, seed=1)]).seeds == 2
-    assert "Left out: 1 of plan2explore on cheetah_run (zero-shot probe)" in results_markdown([through, stopped])
+    assert "Left out: 1 of plan2explore on cheetah_run (zero-shot probe: a)" in results_markdown([through, stopped])
     assert set(curve([through, stopped]).mean) == {476.0}
 
 
@@ -84,7 +84,7 @@ def test_adaptations_that_do_not_count_are_said():
     first = replace(RUN, protocol=OFFLINE, run="r", adaptation="old")
     results = [RUN, first, replace(first, adaptation="new"), replace(first, adaptation="newer", score=7.0)]
     text = results_markdown(results)
-    assert "Left out: 2 of plan2explore on cheetah_run (zero-shot offline). Give one's folder or file alone" in text
+    assert "Left out: 2 of plan2explore on cheetah_run (zero-shot offline: new, old). Give one's folder or file" in text
     assert re.search(r"\| zero-shot offline +\| 500K +\| 7.0 +\| 1 +\| 10 ", text)
     assert "Left out" not in results_markdown([RUN, first])
 
@@ -145,7 +145,9 @@ def test_a_published_point_is_one_at_as_many_env_steps():
     assert published_at("cheetah_run", "plan2explore", FEW_SHOT, 500_000) is None
     assert published_at("cheetah_run", "dreamer", SUPERVISED, 500_000).mean == 630.0
     assert published_at("cheetah_run", "dreamer", PROBE, 500_000) is None
-    assert [steps_text(steps) for steps in (12, 25_020, 1_000_005, 1_150_000)] == ["12", "25K", "1M", "1.15M"]
+    assert [steps_text(steps) for steps in (12, 13_500, 25_020, 325_020, 999_990, 1_150_000)] == [
+        "12", "13.5K", "25K", "325K", "1M", "1.15M"
+    ]  # fmt: skip
 
 
 def test_files_say_what_is_printed(tmp_path, capsys):
@@ -185,7 +187,7 @@ def test_the_gate_is_the_published_mean(tmp_path, capsys):
         file = tmp_path / "gate.csv"
         file.unlink(missing_ok=True)
         append_results(file, results)
-        return main([str(file), "--gate"]), main([str(file)]), capsys.readouterr().err
+        return main([str(file), "--gate", "2"]), main([str(file)]), capsys.readouterr().err
 
     hopper = replace(RUN, task="hopper_stand")
     assert gate(RUN, replace(hopper, score=560.0)) == (0, 0, "")
@@ -193,11 +195,13 @@ def test_the_gate_is_the_published_mean(tmp_path, capsys):
     assert (status, without) == (1, 0)
     assert "below the published scores: Plan2Explore (zero-shot probe), 2 tasks" in said and "mean 500.0 here, 523.0" in said
     status, without, said = gate(replace(RUN, env_steps=300_000))
-    assert (status, without) == (1, 0) and "no result has a published score" in said
+    assert (status, without) == (1, 0) and "gate: 0 tasks with a published score" in said
+    status, without, said = gate(RUN)  # good, but the hopper is not there
+    assert (status, without) == (1, 0) and "gate: 1 task with a published score" in said and ", not 2" in said
 
 
 def test_the_stored_results_pass_the_gate():
-    assert main([str(Path(__file__).parents[2] / "results" / "zero_shot.csv"), "--gate"]) == 0
+    assert main([str(Path(__file__).parents[2] / "results" / "zero_shot.csv"), "--gate", "5"]) == 0
 
 
 def test_the_command_wants_something_to_read():
