@@ -1,6 +1,7 @@
 """The command line: one verb per command, nothing else."""
 
 import json
+import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -144,7 +145,8 @@ def explore(arguments: list[str]) -> int:
         allowed = replace(default, world=command.world, steps=command.steps, probe=command.probe, wandb=command.wandb)
         words = {word.partition("=")[0] for word in arguments if word.startswith("--")}
         if command != allowed or words - {"--steps", "--probe", "--wandb", "--no-wandb"}:  # a default may be given, too
-            raise ValueError(f"{command.world} has its settings already: beside it give --steps, --probe and --wandb only")
+            allowed = "--steps, --wandb, and --probe for rewards of your own"
+            raise ValueError(f"{command.world} has its settings already: beside it give {allowed} only")
         work(command.world, command.steps, probes=probes, wandb=command.wandb)
         return 0
     view = replace(command.view, world=command.world)
@@ -329,6 +331,7 @@ VERBS: dict[str, Callable[..., int]] = {
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs a command; mistakes of the user end in a sentence and status 2, Ctrl-C in 130, a reader that left in 141."""
+    logging.basicConfig(format="%(message)s")
     with quiet_without_reader():
         sys.exit(_status(sys.argv[1:] if arguments is None else arguments))
 

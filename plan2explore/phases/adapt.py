@@ -189,6 +189,8 @@ class Adaptation:
         rewards = dict(zip(bare, relabel(list(bare.values()), self.task), strict=True))
         means = [float(each.sum()) for each in rewards.values()]
         progress.say(f"Memory holds episodes worth {np.mean(means):.1f} on average, {max(means):.1f} at best.")
+        if not any(each.any() for each in rewards.values()):
+            progress.say("No step in memory is paid anything: there is nothing to learn the task from. Explore longer.")
         return rewards
 
 

@@ -231,7 +231,7 @@ def _resume(
     former = stored(folder, "goal", int)
     goal = former if steps is None else whole_steps(steps)
     if goal < former:
-        raise RunError(f"{folder.path} was to have {former:,} env steps; {goal:,} would be fewer.")
+        raise RunError(f"{folder.path} was to have {former:,} env steps; {goal:,} would be fewer: leave --steps out.")
     info = check(config, tasks, goal)
     print_plan(config, info, goal, stored(folder, "environments", int))
     return _work(folder, config, tasks, info, goal, wandb)

@@ -245,6 +245,8 @@ class Training:
             if self.job.schedule.collect == "in-turn":
                 self._in_turn()
             elif self.reached < self.job.goal:
+                if lost := self.reached - self.env_steps:
+                    self.progress.say(f"{lost:,} env steps were of unfinished episodes: they are collected anew.")
                 self._start_collecting(following)
                 self._overlap()
             self._conclude()
@@ -398,7 +400,7 @@ class Training:
         shown = {name: value for name, value in together.items() if not name.endswith("/finite")}
         values = {self._named(name): float(np.mean(value)) for name, value in shown.items()}
         values |= {"update": float(together["update"][-1]) + 1, "episodes": self.replay.episodes}
-        self.metrics.write(self.env_steps, values)
+        self.metrics.write(self.reached, values)
 
     def _named(self, metric: str) -> str:
         """`task 0/reward` under the task's own name."""

@@ -214,6 +214,14 @@ def test_a_reward_that_was_changed_is_not_taken_for_the_old_one(overlapped, tmp_
     assert "was learned with another version of the reward 'mine'" in caplog.text
 
 
+def test_a_task_that_pays_nothing_in_memory_is_said(overlapped, tmp_path, capsys):
+    never = p2e.Task("never", reward=lambda physics: 0.0)
+    nano_adapt(overlapped.run, never, out=tmp_path / "never", evaluate_episodes=0)
+    assert "No step in memory is paid anything" in capsys.readouterr().err
+    nano_adapt(overlapped.run, TASKS[1], out=tmp_path / "paid", evaluate_episodes=0)
+    assert "No step in memory" not in capsys.readouterr().err
+
+
 def test_a_task_is_a_task(overlapped):
     with pytest.raises(TypeError, match=r"Task\(name, reward=function\)"):
         nano_adapt(overlapped.run, lambda physics: 1.0)

@@ -126,12 +126,13 @@ def test_overlap_goes_on_with_all_finished_episodes(tmp_path):
     [("Collector, 'send', 27", [2000, 4800, 5000]), ("Training, '_keep_scores', 2", [2000, 5000])],
     ids=["exploring", "at the goal"],
 )
-def test_a_killed_evaluation_is_made_at_once_and_says_the_env_steps_of_its_agent(moment, env_steps, tmp_path):
+def test_a_killed_evaluation_is_made_at_once_and_says_the_env_steps_of_its_agent(moment, env_steps, tmp_path, capsys):
     """It began at 4000; the checkpoint, and the agent in it, are of 4800 or 5000. Episodes on disk have 4000."""
     killed(tmp_path / "run", "overlap(checkpoint_seconds=0.0)", moment)
     run = nano_explore(tmp_path / "run", overlap(checkpoint_seconds=0.0))
     assert [line["env_steps"] for line in evaluations(run) if line["task"] == TASKS[0]] == env_steps
     assert run.snapshots == [2000, 4000, 5000]
+    assert ("800 env steps were of unfinished episodes" in capsys.readouterr().err) == (4800 in env_steps)
 
 
 # --- What is there already ---
