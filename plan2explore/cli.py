@@ -145,8 +145,8 @@ def explore(arguments: list[str]) -> int:
         allowed = replace(default, world=command.world, steps=command.steps, probe=command.probe, wandb=command.wandb)
         words = {word.partition("=")[0] for word in arguments if word.startswith("--")}
         if command != allowed or words - {"--steps", "--probe", "--wandb", "--no-wandb"}:  # a default may be given, too
-            allowed = "--steps, --wandb, and --probe for rewards of your own"
-            raise ValueError(f"{command.world} has its settings already: beside it give {allowed} only")
+            given = "--steps, --wandb, and --probe for rewards of your own"
+            raise ValueError(f"{command.world} has its settings already: beside it give {given} only")
         work(command.world, command.steps, probes=probes, wandb=command.wandb)
         return 0
     view = replace(command.view, world=command.world)
