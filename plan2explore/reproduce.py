@@ -27,7 +27,7 @@ from .phases.progress import counted
 from .phases.run import Run
 from .reference import METHODS, TASK_AVERAGE, paper_table
 from .report.results import FEW_SHOT, PROBE, SUPERVISED, Result, append_results, results_of
-from .runs.files import append_line, read_lines
+from .runs.files import append_line, check_folder, read_lines
 from .runs.folder import Held, RunFolder, hold
 
 Protocol = Literal["zero-shot", "few-shot"]
@@ -141,6 +141,7 @@ def check_sweep(sweep: Sweep, cells: Sequence[Cell]) -> None:
         raise ValueError("Each task, method and seed can be given once only.")
     if sweep.final_episodes < 1 or sweep.steps < 1:
         raise ValueError(f"Env steps and final episodes must be at least 1; got {sweep.steps} and {sweep.final_episodes}.")
+    check_folder(sweep.out)
     check_numbers(sweep.adaptation)
     for seed in {cell.seed for cell in cells}:
         check_numbers(replace(sweep.config, seed=seed))

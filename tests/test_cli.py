@@ -70,10 +70,23 @@ def test_mistakes_end_in_a_sentence(capsys, arguments, sentence):
     assert sentence in error and "Traceback" not in error
 
 
-def test_a_folder_that_cannot_be_made_is_said(capsys, tmp_path):
-    (tmp_path / "file").write_text("")
-    status, _, error = run(capsys, "look", "pendulum", "--size", "8", "--out", str(tmp_path / "file" / "x"))
-    assert status == 2 and "file" in error and "Traceback" not in error
+WITH_A_FOLDER = [
+    ("look", "pendulum", "--size", "8"),
+    ("table", str(ROOT / "results" / "zero_shot.csv")),
+    ("plot", str(ROOT / "results" / "zero_shot.csv")),
+    ("reproduce", "zero-shot", "--preset", "tiny"),
+]
+
+
+@pytest.mark.parametrize("arguments", WITH_A_FOLDER, ids=lambda words: words[0])
+def test_a_file_where_a_folder_is_wanted_is_said(capsys, tmp_path, arguments):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for out in (file, file / "x"):
+        status, printed, error = run(capsys, *arguments, "--out", str(out))
+        assert (status, printed) == (2, "")
+        assert error == f"plan2explore: {file} is a file, and a folder is wanted: give another --out.\n"
+    assert file.read_text() == "mine"
 
 
 def test_ctrl_c_ends_with_130(monkeypatch, capsys):

@@ -9,6 +9,7 @@ from rich.progress import Progress
 
 from ..envs import GymnasiumEnv, SuiteEnv, make
 from ..memory import uniform_policy
+from ..runs.files import check_folder
 from .pictures import contact_sheet, write_video
 
 SHEET = 18  # frames on the contact sheet
@@ -16,6 +17,7 @@ SHEET = 18  # frames on the contact sheet
 
 def look_at(world: str, size: int, renderer: str, action_repeat: int, seed: int, out: Path) -> int:
     """Plays, writes `WORLD.mp4` and `WORLD.png` below `out`, and prints where they are and how fast it was."""
+    check_folder(out)
     console = Console()
     console.print(f"Opening {world} (the first time, the renderer is compiled: about half a minute) ...")
     env = make(world, renderer=renderer, size=size, action_repeat=action_repeat, seed=seed)

@@ -19,6 +19,7 @@ import tyro
 from matplotlib.figure import Figure
 
 from ..reference import METHODS, published_curve
+from ..runs.files import check_folder
 from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, left_out, one_each, read_results
 from .tables import NAMES, last_episodes
 
@@ -232,6 +233,7 @@ FIGURES = {"zero_shot": zero_shot_figure, "few_shot": few_shot_figure, "cheetah"
 
 def write_plots(sources: Sequence[str | Path], out: Path) -> list[Path]:
     """Draws every figure for which there are results, as PNG and SVG; the files that were written. Says what it left out."""
+    check_folder(out)
     results = read_results(sources)
     print(left_out(results), end="", file=sys.stderr)
     written = []

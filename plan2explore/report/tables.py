@@ -18,6 +18,7 @@ import tyro
 
 from ..atomic import write_file
 from ..reference import METHODS, TASK_AVERAGE, Point, paper_table, published_curve
+from ..runs.files import check_folder
 from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, left_out, one_each, read_results
 
 EPISODES = 20
@@ -258,6 +259,7 @@ def write_tables(results: Sequence[Result], out: Path | None = None) -> str:
     """The tables of results as Markdown; with `out`, also `tables.md` and CSV files in that folder."""
     text = "\n\n".join([table_markdown(results, 1), table_markdown(results, 2), results_markdown(results)]) + "\n"
     if out is not None:
+        check_folder(out)
         out.mkdir(parents=True, exist_ok=True)
         write_file(out / "tables.md", [text.encode()])
         for name, rows in (("table_1", table_rows(results, 1)), ("table_2", table_rows(results, 2))):

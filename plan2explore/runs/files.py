@@ -31,6 +31,13 @@ def check_writable(path: Path) -> None:
         raise ValueError(f"{path} cannot be written: {error.strerror}.") from None
 
 
+def check_folder(path: Path) -> None:
+    """A folder that could not be made in the end is said at the beginning. Makes nothing."""
+    for each in (path, *path.parents):
+        if each.exists() and not each.is_dir():
+            raise ValueError(f"{each} is a file, and a folder is wanted: give another --out.")
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Reads a JSON object. Anything else is a `ValueError` that says what is wrong, without the file's name."""
     if not path.is_file():  # a pipe or a device would keep us waiting
