@@ -24,6 +24,7 @@ from plan2explore.phases import load
 from plan2explore.phases.evaluate import Scores
 from plan2explore.phases.training import Stopped
 from plan2explore.reference import METHODS
+from plan2explore.runs.files import check_folder
 from plan2explore.runs.folder import RunFolder
 
 ROOT = Path(__file__).parents[1]
@@ -87,6 +88,20 @@ def test_a_file_where_a_folder_is_wanted_is_said(capsys, tmp_path, arguments):
         assert (status, printed) == (2, "")
         assert error == f"plan2explore: {file} is a file, and a folder is wanted: give another --out.\n"
     assert file.read_text() == "mine"
+
+
+@pytest.mark.parametrize("arguments", WITH_A_FOLDER, ids=lambda words: words[0])
+def test_a_name_that_looks_like_a_files_is_refused_for_a_folder(capsys, tmp_path, arguments):
+    for name in ("x.mp4", "x.CSV"):
+        status, _, error = run(capsys, *arguments, "--out", str(tmp_path / name))
+        assert status == 2 and error.endswith(f"{name} is a file's name, and a folder is wanted: give another --out.\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_may_have_dots_in_its_name_and_may_be_there(tmp_path):
+    check_folder(tmp_path / "look.v2")
+    (tmp_path / "x.mp4").mkdir()
+    check_folder(tmp_path / "x.mp4")
 
 
 def test_ctrl_c_ends_with_130(monkeypatch, capsys):

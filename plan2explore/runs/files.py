@@ -12,6 +12,8 @@ from plan2explore.atomic import append, write_file
 log = logging.getLogger("plan2explore.runs")
 LARGEST_JSON = 64 * 2**20
 """Bytes. Ours have a few thousand; a stranger's must not fill the memory."""
+FILES = (".csv", ".gif", ".html", ".jpg", ".json", ".md", ".mp4", ".pdf", ".png", ".svg")
+"""Endings by which a name is taken for a file's."""
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -32,7 +34,9 @@ def check_writable(path: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """A folder that could not be made in the end is said at the beginning. Makes nothing."""
+    """A folder that could not be made in the end, or was not meant, is said at the beginning. Makes nothing."""
+    if path.suffix.lower() in FILES and not path.exists():
+        raise ValueError(f"{path} is a file's name, and a folder is wanted: give another --out.")
     for each in (path, *path.parents):
         if each.exists() and not each.is_dir():
             raise ValueError(f"{each} is a file, and a folder is wanted: give another --out.")
