@@ -21,7 +21,7 @@ from .config import AdaptConfig, AgentConfig, ExploreConfig, Schedule, WorldConf
 from .envs import Task
 from .envs.names import GYMNASIUM, PAPER_TASKS, split_name
 from .phases.adapt import adapt
-from .phases.explore import configure, explore
+from .phases.explore import configure, explore, refuse_other
 from .phases.policy import Policy
 from .phases.progress import counted
 from .phases.run import Run
@@ -241,9 +241,11 @@ def _explored(sweep: Sweep, cell: Cell) -> Run:
     path, goal = path_of(sweep, cell), goal_of(sweep, cell)
     if was(sweep, cell, "explored"):
         return Run(path)
+    config = replace(config_of(sweep, cell), probes=(cell.task,))
     if RunFolder.is_run(path):
-        goal = max(goal, int(RunFolder.open(path).settings.get("goal", 0)))
-    config = config_of(sweep, cell)
+        folder = RunFolder.open(path)
+        refuse_other(folder, config, "Give the sweep the settings that the run has")
+        goal = max(goal, int(folder.settings.get("goal", 0)))
     run = explore(config.world.world, goal, path, probes=[cell.task], config=config)
     note(sweep, cell, "explored")
     return run

@@ -209,13 +209,17 @@ def test_commands_share_a_sweep_and_run_each_cell_once(tmp_path, explored, monke
     assert "left to process" in capfd.readouterr().out
 
 
-def test_more_steps_or_other_settings_are_not_finished_before(tmp_path, explored):
+def test_more_steps_or_other_settings_are_not_finished_before(tmp_path, explored, capsys):
     small(tmp_path, seeds=[0])
     small(tmp_path, seeds=[0], steps=2000)  # held by the longer one
     assert len(explored) == 1
     small(tmp_path, seeds=[0], steps=4000)
-    small(tmp_path, seeds=[0], steps=4000, updates_per_episode=20)  # `explore` itself refuses this
-    assert [goal for _, _, goal, _ in explored] == [3000, 4000, 4000]
+    assert "failed" not in capsys.readouterr().out
+    assert small(tmp_path, seeds=[0], steps=4000, updates_per_episode=20) == 1
+    said = capsys.readouterr().out
+    assert "-0 is a run with other settings (schedule.updates_per_episode: 20, not 10). Give the sweep the" in said
+    assert "settings that the run has, or choose another --out." in said and "folder alone" not in said
+    assert [goal for _, _, goal, _ in explored] == [3000, 4000]
 
 
 def test_each_protocol_has_an_end_of_its_own(tmp_path, explored, capsys, monkeypatch):

@@ -96,7 +96,7 @@ def explore(
     path = Path(out) if out is not None else Path("runs") / str(world).replace(":", "_").replace("/", "_")
     if RunFolder.is_run(path):
         folder = RunFolder.open(path)
-        _refuse_other(folder, config)
+        refuse_other(folder, config)
         return _resume(folder, config, steps, tasks, wandb)
     info = check(config, tasks, goal)
     settings: dict[str, Any] = {
@@ -183,16 +183,16 @@ def print_plan(config: ExploreConfig, info: WorldInfo, goal: int, count: int) ->
     print(plan.sentence, file=sys.stderr)
 
 
-def _refuse_other(folder: RunFolder, config: ExploreConfig) -> None:
+def refuse_other(
+    folder: RunFolder, config: ExploreConfig, advice: str = "Give its folder alone to go on with it"
+) -> None:
     """The same command goes on with its run; another one must not."""
     if folder.kind != "explore":
         raise RunError(f"{folder.path} is an adaptation, not an exploration.")
     changed = differences(config, read_stored(folder, "config", ExploreConfig))
     if changed:
-        raise RunError(
-            f"{folder.path} is a run with other settings ({'; '.join(changed)}). Give its folder alone to go on with it, "
-            "or choose another --out."
-        )
+        found = "; ".join(changed)
+        raise RunError(f"{folder.path} is a run with other settings ({found}). {advice}, or choose another --out.")
 
 
 def stored_config(folder: RunFolder, name: str = "config") -> ExploreConfig:
