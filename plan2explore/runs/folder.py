@@ -26,6 +26,7 @@ FORMAT = 1
 """Number of the format of `run.json`. Larger ones are refused."""
 KINDS = ("explore", "adapt")
 PACKAGES = ("jax", "jaxlib", "numpy", "mujoco", "dm_control")
+NAMED = 5  # runs that a sentence names
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
@@ -79,7 +80,7 @@ class RunFolder:
         if not path.is_dir():
             raise RunError(f"{path} is not a folder." if path.exists() else f"There is no folder {path}.")
         if not file.exists():
-            raise RunError(f"{path} is not a run: it has no run.json. Give the folder that a run was written to.")
+            raise RunError(f"{path} is not a run: it has no run.json. {_runs_in(path)}.")
         try:
             content = read_json(file)
         except ValueError as error:
@@ -246,6 +247,14 @@ def _refuse_used(path: Path) -> None:
 
 def _left_over(name: str) -> bool:
     return name == "lock" or (name.startswith(".run.json.") and name.endswith(".part"))
+
+
+def _runs_in(path: Path) -> str:
+    """What to give instead of a folder that is no run: the runs in it, directly or as a sweep has them."""
+    found = sorted(str(file.parent) for below in ("*", "runs/*") for file in path.glob(f"{below}/run.json"))
+    if not found:
+        return "Give the folder that a run was written to"
+    return f"Runs in it: {', '.join(found[:NAMED])}" + (f" and {len(found) - NAMED} more" if found[NAMED:] else "")
 
 
 def _check(file: Path, content: dict[str, Any]) -> None:

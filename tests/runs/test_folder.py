@@ -74,6 +74,19 @@ def test_what_is_no_run_is_said(tmp_path):
         RunFolder.open(tmp_path / "file")
 
 
+def test_a_folder_of_runs_names_them(tmp_path):
+    for name in ("one", "runs/a", "runs/b"):
+        RunFolder.create(tmp_path / name, "explore", {})
+    with pytest.raises(RunError) as error:
+        RunFolder.open(tmp_path)
+    named = ", ".join(str(tmp_path / name) for name in ("one", "runs/a", "runs/b"))
+    assert str(error.value) == f"{tmp_path} is not a run: it has no run.json. Runs in it: {named}."
+    for number in range(10):
+        RunFolder.create(tmp_path / "runs" / f"c-{number}", "explore", {})
+    with pytest.raises(RunError, match=r"runs/a, .*runs/c-1 and 8 more\.$"):
+        RunFolder.open(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
