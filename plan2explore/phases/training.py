@@ -491,7 +491,8 @@ class Training:
         self.scores = scores
         if scores:
             self.metrics.write(env_steps, {f"score/{each.task}": each.mean for each in scores})
-            self.progress.say(f"env step {env_steps:,}: " + "; ".join(str(each) for each in scores))
+            own = " of the adaptation" if self.job.folder.kind == "adapt" else ""  # counted from 0
+            self.progress.say(f"env step {env_steps:,}{own}: " + "; ".join(str(each) for each in scores))
 
     def _snapshot(self, env_steps: int) -> None:
         """Keeps the parameters as they are now, for adaptations to start from."""

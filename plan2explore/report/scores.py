@@ -16,8 +16,8 @@ NOTE = (
     "A score is the mean sum of rewards over the episodes of the last evaluation (plan2explore table: over the last 20 "
     "episodes, of one evaluation or more); the interval is of that mean, by bootstrap over 3 or more episodes. The paper's "
     "numbers are those of its tables, at 3.5M env steps (zero-shot) and at 1M and 150 episodes of the task (few-shot): "
-    "compare with the env steps here. Adaptations are those in the run's own folder adapt/: one that was written elsewhere "
-    "(--out) is not shown."
+    "compare with the env steps here, which are those of exploration and of the task's own episodes together. Adaptations "
+    "are those in the run's own folder adapt/: one that was written elsewhere (--out) is not shown."
 )
 NOTE_ON_PUBLISHED = " Dotted: published curves, shaded by one standard deviation over seeds."
 PAPER_TABLE = {PROBE: (1, "3.5M"), OFFLINE: (1, "3.5M"), FEW_SHOT: (2, "1M + 150k")}

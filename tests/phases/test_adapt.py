@@ -222,6 +222,13 @@ def test_a_task_that_pays_nothing_in_memory_is_said(overlapped, tmp_path, capsys
     assert "No step in memory" not in capsys.readouterr().err
 
 
+def test_an_adaptation_says_that_its_env_steps_are_its_own(overlapped, tmp_path, capsys):
+    """A report counts them from the exploration's on."""
+    nano_adapt(overlapped.run, out=tmp_path / "own", evaluate_episodes=2)
+    said = capsys.readouterr().err
+    assert f"from env step 5,000 of {overlapped.run.path}" in said and f"env step 0 of the adaptation: {TASKS[0]}: " in said
+
+
 def test_a_task_is_a_task(overlapped):
     with pytest.raises(TypeError, match=r"Task\(name, reward=function\)"):
         nano_adapt(overlapped.run, lambda physics: 1.0)

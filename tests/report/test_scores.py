@@ -1,5 +1,6 @@
 """Scores stand beside the paper's, with intervals, at the env steps that they belong to."""
 
+import html
 import shutil
 
 import pytest
@@ -35,6 +36,7 @@ def test_scores_stand_beside_the_papers(small_runs):
     shown = scores(open_runs(small_runs)[0])
     for method in ("plan2explore", "random"):
         assert f"{paper_scores(TASK)[method]:.0f} ({method}, 3.5M)" in shown
+    assert "env steps here, which are those of exploration and of the task's own episodes together." in html.unescape(shown)
     assert ">36.0<" in shown and ">127.0<" in shown and "123.0 to 131.0" in shown
     assert "published plan2explore" not in shown and "Dotted" not in shown  # those curves begin later than these runs end
 
