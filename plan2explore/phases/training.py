@@ -363,7 +363,8 @@ class Training:
         collector = self.collector
         if collector and not (self.steps_before or collector.finished_episodes or self.replay.episodes):
             return 0  # many environments have taken the first steps together, but none a whole sequence yet
-        return self.job.due(self.env_steps) - self.updates
+        steps = self.reached if self.steps_before else self.env_steps  # without an episode, memory is empty after a kill
+        return self.job.due(steps) - self.updates
 
     def _train_all(self) -> None:
         """Makes all the updates that are due."""

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from nano import (
     TASKS,
@@ -133,6 +134,21 @@ def test_a_killed_evaluation_is_made_at_once_and_says_the_env_steps_of_its_agent
     assert [line["env_steps"] for line in evaluations(run) if line["task"] == TASKS[0]] == env_steps
     assert run.snapshots == [2000, 4000, 5000]
     assert ("800 env steps were of unfinished episodes" in capsys.readouterr().err) == (4800 in env_steps)
+
+
+def test_the_last_updates_are_made_if_it_was_killed_before_them_at_the_goal(overlapped, copy_of):
+    """Episodes on disk have 4000 of the 5000 env steps; the others were of episodes that never ended."""
+    run = copy_of(overlapped.run)
+    checkpoints = Checkpoints(run.folder.checkpoints)
+    arrays, meta = checkpoints.load(250)
+    for file in run.folder.checkpoints.iterdir():
+        file.unlink()
+    earlier = {"updates": 240, "evaluations": 2, "evaluated_at": 4000, "evaluated_updates": 200}
+    checkpoints.save(240, arrays | {"update": np.full_like(arrays["update"], 240)}, meta | earlier)
+    again = nano_explore(run.path, overlap())
+    assert (progress_of(again)["updates"], progress_of(again)["env_steps"]) == (250, 5000)
+    assert [line["updates"] for line in evaluations(again) if line["task"] == TASKS[0]][-1] == 250
+    assert len(list(again.episodes())) == 4  # nothing was collected
 
 
 # --- What is there already ---
