@@ -4,6 +4,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -298,8 +299,11 @@ def open_training(
     """A training that goes on from the folder's last checkpoint, or begins with `start` or a fresh agent."""
     key = jax.random.fold_in(jax.random.key(job.seed), 0)
     found = Checkpoints(job.folder.checkpoints).load_latest()
+    state: LearnerState | Future[LearnerState]
     if found is None:
-        state, meta = start if start is not None else learner.init(key), None
+        thread = ThreadPoolExecutor(1, "agent")
+        state, meta = start if start is not None else thread.submit(learner.init, key), None
+        thread.shutdown(wait=False)
         if there := len(EpisodeFolder(job.folder.episodes, read_only=True).numbers()):
             progress.say(f"There is no checkpoint: learning starts anew, with the {there:,} episodes that are there.")
     else:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,14 +135,23 @@ def play_nothing() -> Evaluation:
 
 
 class Training:
-    """A job under way: its agent, its memory, and where both are on disk."""
+    """A job under way: its agent, its memory, and where both are on disk.
+
+    A fresh agent may be given while it is still made: its program is compiled beside that of the updates.
+    """
 
     def __init__(
-        self, job: Job, learner: Learner, state: LearnerState, replay: Replay, metrics: Metrics, progress: Progress
+        self,
+        job: Job,
+        learner: Learner,
+        state: LearnerState | Future[LearnerState],
+        replay: Replay,
+        metrics: Metrics,
+        progress: Progress,
     ) -> None:
-        self.job, self.learner, self.state, self.replay = job, learner, state, replay
+        self.job, self.learner, self._state, self.replay = job, learner, state, replay
         self.metrics, self.progress = metrics, progress
-        self.updates = int(state.update)
+        self.updates = 0 if isinstance(state, Future) else int(state.update)
         self.rounds = 0
         self.evaluations = 0
         self.scores: list[Scores] = []
@@ -158,6 +168,7 @@ class Training:
         self._unlogged: list[Any] = []
         self._evaluation: Evaluation | None = None
         self._evaluating_updates = 0
+        self._rehearsed: LearnerState | None = None
         self._look = Look(0)
         self._evaluation_worlds: VectorEnv | None = None
         self._evaluated_at = self._snapshot_at = 0
@@ -167,6 +178,17 @@ class Training:
         self._ending = threading.Event()
         """Nothing more is to be prepared."""
         self._vector_steps = 0
+
+    @property
+    def state(self) -> LearnerState:
+        """The agent. Whoever asks for one that is still made waits for it."""
+        if isinstance(self._state, Future):
+            self._state = self._state.result()
+        return self._state
+
+    @state.setter
+    def state(self, state: LearnerState) -> None:
+        self._state = state
 
     # ---- what was there before ----
 
@@ -231,9 +253,7 @@ class Training:
             stack.callback(self.checkpoints.wait)
             stack.callback(self._close)
             self._compiling = threading.Thread(target=self._compile_early, name="compiler")
-            self._preparing = threading.Thread(
-                target=self._prepare_evaluation, args=[acting_copy(self.state, "novelty")], name="evaluation"
-            )
+            self._preparing = threading.Thread(target=self._prepare_evaluation, name="evaluation")
             for thread in (self._compiling, self._preparing):
                 thread.start()
                 stack.callback(thread.join)
@@ -260,20 +280,24 @@ class Training:
         """Compiles updates, if any are to come, while episodes are read, environments start and first steps are taken."""
         if self._is_to_learn:
             with contextlib.suppress(Exception):  # the first update will meet it again, where it is heard
-                self.learner.compile_block(self.state, self.replay.batches(self.job.block))
+                form = jax.eval_shape(self.learner.init, self._key)
+                self.learner.compile_block(form, self.replay.batches(self.job.block))
+                self._rehearsed = acting_copy(self.state, "novelty")  # before updates, which wait for this thread
 
-    def _prepare_evaluation(self, state: LearnerState) -> None:
+    def _prepare_evaluation(self) -> None:
         """Rehearses an evaluation: at the first one the device would wait for its environments and for the compiler."""
-        to_come = self._is_to_learn and self.job.goal  # else there is one evaluation, at the end
         self._compiling.join()  # what is needed first has the cores to itself
-        if to_come and self._plays and not self._ending.is_set():
+        state = self._rehearsed
+        if state is None or not self.job.goal:  # then there is one evaluation, at the end
+            return
+        if self._plays and not self._ending.is_set():
             try:
                 next(self._evaluate(state, jax.random.key(0)))
             except Exception:  # the first evaluation will meet it again, where it is heard
                 worlds, self._evaluation_worlds = self._evaluation_worlds, None
                 if worlds:
                     worlds.close()
-        if to_come and not self._ending.is_set():
+        if not self._ending.is_set():
             with contextlib.suppress(Exception):  # likewise
                 rehearse_look(self.learner.agent, state, self.replay)
 

@@ -23,6 +23,7 @@ from nano import (
 )
 
 import plan2explore as p2e
+from plan2explore.agent.learner import Learner
 from plan2explore.config import Schedule, Spaces
 from plan2explore.envs import VectorEnv
 from plan2explore.memory.files import EpisodeFolder
@@ -203,6 +204,24 @@ def test_an_evaluation_whose_rehearsal_fails_gets_new_worlds(tmp_path, monkeypat
     monkeypatch.setattr(VectorEnv, "reset", failing)
     assert len(evaluations(nano_explore(tmp_path / "run", in_turn()))) == 3 * len(TASKS)
     assert len(resets) == 1
+
+
+def test_a_fresh_agent_is_made_while_environments_start(tmp_path, monkeypatch):
+    started = threading.Event()
+
+    class SlowLearner(Learner):
+        def __init__(self, *sizes):
+            super().__init__(*sizes)
+            made, self.init = self.init, lambda key: made(key) if started.wait(20) else pytest.fail("nothing started")
+
+    def start(*_):
+        started.set()
+        raise OSError("as far as this")
+
+    monkeypatch.setattr("plan2explore.phases.explore.Learner", SlowLearner)
+    monkeypatch.setattr(training, "make_collecting", start)
+    with pytest.raises(OSError, match="as far as this"):
+        nano_explore(tmp_path / "run", overlap())
 
 
 def test_what_ends_does_not_rehearse(tmp_path, monkeypatch):
