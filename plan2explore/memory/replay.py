@@ -64,6 +64,8 @@ class Replay:
         self._store = (DeviceStore if place == "device" else HostStore)(self.columns, capacity, frames)
         self._steps: dict[int, int] = {}  # of each slot in use, in the order in which they were opened
         self._dropped: list[int] = []
+        self.largest_rewards = np.zeros(spaces.tasks)
+        """Of each task: the size of the largest reward that a step ever had here."""
         self._lock = threading.Lock()
 
     @property
@@ -114,6 +116,8 @@ class Replay:
                 raise ValueError(
                     f"An episode of {max(starts)} steps cannot grow by {count}: memory was made for {self.frames}"
                 )
+            if "reward" in rows:
+                self.largest_rewards = np.maximum(self.largest_rewards, np.abs(rows["reward"]).max((0, 1)))
             self._store.write(np.array(slots, np.int32), np.array(starts, np.int32), rows)
             self._steps.update({slot: start + count for slot, start in zip(slots, starts, strict=True)})
 

@@ -47,6 +47,7 @@ LOG_EVERY = 100  # updates between lines of metrics
 IN_FLIGHT = 2  # blocks of updates that may wait for the device: more would only hold memory
 COLLECT, SAMPLE, EVALUATE = 1, 2, 3  # independent streams of chance
 Evaluation = Generator[None, None, list[Scores]]
+BEYOND = 10  # times what rewards allow: a critic that expects more has lost sight of them
 EVALUATION_SEED = 1_000_003  # evaluations never see the initial states of collected episodes
 
 
@@ -166,6 +167,7 @@ class Training:
         self._key = jax.random.key(job.seed)
         self._flight: deque[Any] = deque()
         self._unlogged: list[Any] = []
+        self._logged: dict[str, float] = {}
         self._evaluation: Evaluation | None = None
         self._evaluating_updates = 0
         self._rehearsed: LearnerState | None = None
@@ -426,6 +428,7 @@ class Training:
         values = {self._named(name): float(np.mean(value)) for name, value in shown.items()}
         values |= {"update": float(together["update"][-1]) + 1, "episodes": self.replay.episodes}
         self.metrics.write(self.reached, values)
+        self._logged = values
 
     def _named(self, metric: str) -> str:
         """`task 0/reward` under the task's own name."""
@@ -518,6 +521,19 @@ class Training:
             self.metrics.write(env_steps, {f"score/{each.task}": each.mean for each in scores})
             own = " of the adaptation" if self.job.folder.kind == "adapt" else ""  # counted from 0
             self.progress.say(f"env step {env_steps:,}{own}: " + "; ".join(str(each) for each in scores))
+            self._doubt_critics()
+
+    def _doubt_critics(self) -> None:
+        """Says which tasks' critics expect what no rewards could add up to. Nothing in the algorithm holds them back."""
+        rate = 1 - self.learner.agent.config.behavior.discount
+        for task, most in zip(self.job.tasks, self.replay.largest_rewards, strict=True):
+            expected = self._logged.get(f"{task.name}/return", 0.0)
+            if rate and most and abs(expected) * rate > BEYOND * most:
+                self.progress.say(
+                    f"The critic of {task.name} has run away: it expects {expected:.2g} in the long run, and rewards of at "
+                    f"most {most:.2g} a step allow {most / rate:.2g}. Scores of {task.name} mean little from here on; the "
+                    "model is untouched, and plan2explore adapt learns the task anew."
+                )
 
     def _snapshot(self, env_steps: int) -> None:
         """Keeps the parameters as they are now, for adaptations to start from."""

@@ -17,6 +17,7 @@ CURVES = {
 }
 TASK_CURVES = {
     "reward": "Reward per imagined step, as its head tells it",
+    "return": "What the critic expects in the long run",
     "reward_loss": "What the reward head misses",
 }
 

@@ -170,6 +170,34 @@ def test_learning_waits_for_the_first_whole_sequence(tmp_path):
     assert training._due() == 200
 
 
+@pytest.mark.parametrize(
+    ("expected", "doubted"), [(-50.0, False), (120.0, False), (1200.0, True), (-1200.0, True), (2e10, True)]
+)
+def test_a_critic_is_doubted_that_expects_what_no_rewards_add_up_to(tmp_path, expected, doubted):
+    """Rewards of at most 0.5 a step, discounted by 0.99, add up to 50; a little above is only inexact."""
+    spaces = Spaces(action=1, image=None, proprio=5, tasks=len(TASKS))
+    replay = Replay("host", 4, FRAMES, spaces, batch=2, length=5)
+    rewards = np.tile([[-0.5], [0.2], [0.0], [0.0], [0.0]], len(TASKS))
+    replay.add({"action": np.zeros((5, 1)), "proprio": np.zeros((5, 5)), "reward": rewards})
+    assert list(replay.largest_rewards) == [0.5] * len(TASKS)
+    said = []
+    folder = SimpleNamespace(**{name: tmp_path / name for name in ("episodes", "checkpoints", "snapshots")})
+    learner = SimpleNamespace(agent=SimpleNamespace(config=nano_config().agent))
+    work = job(folder=folder, tasks=[SimpleNamespace(name=name) for name in TASKS])
+    training = Training(work, learner, SimpleNamespace(update=0), replay, None, SimpleNamespace(say=said.append))
+    training._logged = {f"{TASKS[0]}/return": expected}
+    training._doubt_critics()
+    assert [TASKS[0] in line and "has run away" in line for line in said] == [True] * doubted
+
+
+def test_doubts_about_critics_come_with_the_scores(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(training, "BEYOND", -1)  # whatever they expect
+    nano_explore(tmp_path / "run", in_turn())
+    said = capsys.readouterr().err
+    for task in TASKS:
+        assert said.count(f"The critic of {task} has run away") == 3, "once at each evaluation"
+
+
 def test_evaluations_have_one_crew_that_is_there_before_the_first(tmp_path, monkeypatch):
     """Made in the background, by the job's threads; where that fails, by the first evaluation, which says why."""
     made = []
