@@ -47,6 +47,22 @@ class RunFolder:
 
     def __init__(self, path: Path, content: dict[str, Any]) -> None:
         self.path = path
+        self.kind: str = content["kind"]
+        """`explore` or `adapt`."""
+        self.id: str = content["id"]
+        """Twelve random hexadecimal digits that tell runs apart, wherever their folders are."""
+        self.created = str(content.get("created", ""))
+        """When the run was made, UTC: later ones sort behind."""
+        self.episodes = path / "episodes"
+        self.checkpoints = path / "checkpoints"
+        self.snapshots = path / "snapshots"
+        self.adapt = path / "adapt"
+        self.videos = path / "videos"
+        self.tensorboard = path / "tensorboard"
+        self.metrics_file = path / "metrics.jsonl"
+        self.evaluations_file = path / "evaluations.jsonl"
+        self.finished = path / "finished"
+        """There when an adaptation has come to its end."""
         self._content = content
 
     @classmethod
@@ -93,66 +109,10 @@ class RunFolder:
         """Whether there is a run in this folder, be it whole or damaged."""
         return (Path(path) / "run.json").is_file()
 
-    # --- What is where ---
-
-    @property
-    def kind(self) -> str:
-        """`explore` or `adapt`."""
-        return self._content["kind"]
-
-    @property
-    def id(self) -> str:
-        """Twelve random hexadecimal digits that tell runs apart, wherever their folders are."""
-        return self._content["id"]
-
-    @property
-    def created(self) -> str:
-        """When the run was made, UTC: later ones sort behind."""
-        return str(self._content.get("created", ""))
-
     @property
     def settings(self) -> dict[str, Any]:
         """The settings as used."""
         return self._content["settings"]
-
-    @property
-    def episodes(self) -> Path:
-        return self.path / "episodes"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
-    @property
-    def snapshots(self) -> Path:
-        return self.path / "snapshots"
-
-    @property
-    def adapt(self) -> Path:
-        return self.path / "adapt"
-
-    @property
-    def videos(self) -> Path:
-        return self.path / "videos"
-
-    @property
-    def finished(self) -> Path:
-        """There when an adaptation has come to its end."""
-        return self.path / "finished"
-
-    @property
-    def tensorboard(self) -> Path:
-        return self.path / "tensorboard"
-
-    @property
-    def metrics_file(self) -> Path:
-        return self.path / "metrics.jsonl"
-
-    @property
-    def evaluations_file(self) -> Path:
-        return self.path / "evaluations.jsonl"
-
-    # --- What changes ---
 
     def change_settings(self, settings: dict[str, Any]) -> None:
         """Replaces the settings, for a run that goes on with others (more steps, say). Hold the lock."""
