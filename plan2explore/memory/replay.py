@@ -5,7 +5,7 @@ memory. Both places draw the same sequences with the same key.
 """
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -74,18 +74,6 @@ class Replay:
         with self._lock:
             return sum(steps >= self.length for steps in self._steps.values())
 
-    @property
-    def steps(self) -> int:
-        """Steps of all episodes."""
-        with self._lock:
-            return sum(self._steps.values())
-
-    @property
-    def nbytes(self) -> int:
-        """Memory that is taken up now."""
-        with self._lock:
-            return self._store.nbytes
-
     def open(self) -> int:
         """A slot for a new episode."""
         with self._lock:
@@ -103,23 +91,17 @@ class Replay:
 
     def extend(self, slot: int, rows: Rows) -> None:
         """Appends steps, (steps, ...) under each name, to an episode. Names that nobody learns from are left out."""
-        self.extend_many([slot], {name: np.asarray(rows[name])[None] for name in self.columns if name in rows})
-
-    def extend_many(self, slots: Sequence[int], rows: Rows) -> None:
-        """Appends as many steps to each of several episodes, (slots, steps, ...) under each name, in one go."""
-        count, rows = self._check(slots, rows)
-        if not count or not slots:
+        count, rows = self._check(rows)
+        if not count:
             return
         with self._lock:
-            starts = [self._steps[slot] for slot in slots]
-            if max(starts) + count > self.frames:
-                raise ValueError(
-                    f"An episode of {max(starts)} steps cannot grow by {count}: memory was made for {self.frames}"
-                )
+            start = self._steps[slot]
+            if start + count > self.frames:
+                raise ValueError(f"An episode of {start} steps cannot grow by {count}: memory was made for {self.frames}")
             if "reward" in rows:
-                self.largest_rewards = np.maximum(self.largest_rewards, np.abs(rows["reward"]).max((0, 1)))
-            self._store.write(np.array(slots, np.int32), np.array(starts, np.int32), rows)
-            self._steps.update({slot: start + count for slot, start in zip(slots, starts, strict=True)})
+                self.largest_rewards = np.maximum(self.largest_rewards, np.abs(rows["reward"]).max(0))
+            self._store.write(slot, start, rows)
+            self._steps[slot] = start + count
 
     def make_room(self, keep: Collection[int] = ()) -> bool:
         """If every slot is in use, forgets the oldest episode that is not one to `keep`; whether it did."""
@@ -180,21 +162,18 @@ class Replay:
         table[:, : len(found)] = np.transpose(found)
         return table, len(found)
 
-    def _check(self, slots: Sequence[int], rows: Rows) -> tuple[int, dict[str, np.ndarray]]:
-        """The steps in these rows, and the rows as they are stored: copied, each step flat."""
-        if len(set(slots)) < len(slots):
-            raise ValueError(f"Each episode can be extended once at a time; got slots {list(slots)}")
+    def _check(self, rows: Rows) -> tuple[int, dict[str, np.ndarray]]:
+        """The number of steps in these rows, and the rows as they are stored: copied, each step flat."""
         missing = self.columns.keys() - rows.keys()
         if missing:
             raise ValueError(f"Memory needs {', '.join(sorted(missing))} of each step")
-        count = rows["action"].shape[1]
+        count = len(rows["action"])
         checked = {}
         for name, (shape, dtype) in self.columns.items():
-            expected = (len(slots), count, *shape)
-            if rows[name].shape != expected or (dtype == np.uint8 and rows[name].dtype != dtype):
-                raise ValueError(f"{name} is {rows[name].dtype} {rows[name].shape}; {dtype} {expected} is expected")
+            if rows[name].shape != (count, *shape) or (dtype == np.uint8 and rows[name].dtype != dtype):
+                raise ValueError(f"{name} is {rows[name].dtype} {rows[name].shape}; {dtype} {(count, *shape)} is expected")
             # A copy: the device may read it after the caller has written the next step to the same place.
-            checked[name] = np.array(rows[name], dtype).reshape(len(slots), count, prod(shape))
+            checked[name] = np.array(rows[name], dtype).reshape(count, prod(shape))
         return count, checked
 
 
@@ -223,12 +202,8 @@ class DeviceStore:
             name: jnp.zeros((capacity, frames, prod(shape)), dtype) for name, (shape, dtype) in columns.items()
         }
 
-    @property
-    def nbytes(self) -> int:
-        return sum(stored.nbytes for stored in self._stored.values())
-
-    def write(self, slots: np.ndarray, starts: np.ndarray, rows: dict[str, np.ndarray]) -> None:
-        self._stored = write_steps(self._stored, slots, starts, rows)
+    def write(self, slot: int, start: int, rows: dict[str, np.ndarray]) -> None:
+        self._stored = write_steps(self._stored, slot, start, rows)
 
     def forget(self, slot: int) -> None:
         """The next episode is written over it."""
@@ -240,17 +215,12 @@ class DeviceStore:
 
 @partial(jax.jit, donate_argnums=0)
 def write_steps(
-    stored: dict[str, Array], slots: Int[Array, " slots"], starts: Int[Array, " slots"], rows: dict[str, Array]
+    stored: dict[str, Array], slot: Int[Array, ""], start: Int[Array, ""], rows: dict[str, Array]
 ) -> dict[str, Array]:
-    """Writes the rows of each slot from its start on, in place: the old arrays are given away."""
-
-    def write(i: Array, stored: dict[str, Array]) -> dict[str, Array]:
-        return {
-            name: lax.dynamic_update_slice(array, rows[name][i][None], (slots[i], starts[i], 0))
-            for name, array in stored.items()
-        }
-
-    return lax.fori_loop(0, slots.shape[0], write, stored)
+    """Writes a slot's rows from its start on, in place: the old arrays are given away."""
+    return {
+        name: lax.dynamic_update_slice(array, rows[name][None], (slot, start, 0)) for name, array in stored.items()
+    }
 
 
 @partial(jax.jit, static_argnames=("length", "shapes"))
@@ -275,18 +245,13 @@ class HostStore:
         self._stored: dict[int, dict[str, np.ndarray]] = {}
         self.draws_on = host_device()  # an accelerator would first finish the updates that wait in its queue
 
-    @property
-    def nbytes(self) -> int:
-        return sum(array.nbytes for arrays in self._stored.values() for array in arrays.values())
-
-    def write(self, slots: np.ndarray, starts: np.ndarray, rows: dict[str, np.ndarray]) -> None:
-        for i, (slot, start) in enumerate(zip(slots.tolist(), starts.tolist(), strict=True)):
-            if slot not in self._stored:
-                self._stored[slot] = {
-                    name: np.empty((self._frames, prod(shape)), dtype) for name, (shape, dtype) in self._columns.items()
-                }
-            for name, array in self._stored[slot].items():
-                array[start : start + rows[name].shape[1]] = rows[name][i]
+    def write(self, slot: int, start: int, rows: dict[str, np.ndarray]) -> None:
+        if slot not in self._stored:
+            self._stored[slot] = {
+                name: np.empty((self._frames, prod(shape)), dtype) for name, (shape, dtype) in self._columns.items()
+            }
+        for name, array in self._stored[slot].items():
+            array[start : start + len(rows[name])] = rows[name]
 
     def forget(self, slot: int) -> None:
         self._stored.pop(slot, None)
@@ -331,7 +296,6 @@ class Plan:
     """Where episodes will be kept, and the sentence that says so."""
 
     place: Place
-    bytes: int
     sentence: str
 
 
@@ -361,12 +325,12 @@ def plan_replay(
     there = f"the device ({name}, {gigabytes(device)} free)"
     if place == "device" or (place == "auto" and jax.default_backend() != "cpu"):
         if need <= device:
-            return Plan("device", need, f"{says}; kept on {there}")
+            return Plan("device", f"{says}; kept on {there}")
         if place == "device":
             raise TooLittleMemoryError(f"{says}, more than there is on {there}. {advice}, or keep them on the host.")
         says += f", more than there is on {there}"
     if need <= host:
-        return Plan("host", need, f"{says}; kept in host memory ({gigabytes(host)} free)")
+        return Plan("host", f"{says}; kept in host memory ({gigabytes(host)} free)")
     raise TooLittleMemoryError(f"{says}, and host memory has {gigabytes(host)} free. {advice}.")
 
 

@@ -96,7 +96,7 @@ def test_every_place_of_every_long_enough_episode_is_equally_likely(place):
     replay, lengths = make(place), {0: 9, 1: 4, 2: 3, 3: 6}
     for episode, length in lengths.items():
         replay.add(rows_of(episode, 0, length))
-    assert (replay.episodes, replay.steps) == (3, 22)
+    assert replay.episodes == 3
     counts = sum((starts(replay.sample(key, COUNT)) for key in jax.random.split(jax.random.key(1), 30)), Counter())
     places = {episode: length - LENGTH + 1 for episode, length in lengths.items() if length >= LENGTH}
     expected = {(episode, offset): 2000 / count for episode, count in places.items() for offset in range(count)}
@@ -157,30 +157,13 @@ def test_the_newest_steps_come_newest_first_and_always_as_many(place):
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_several_episodes_grow_in_one_go(place):
-    together, apart = make(place), make(place)
-    for replay in (together, apart):
-        assert [replay.open() for _ in range(4)] == [0, 1, 2, 3]
-        replay.extend(1, rows_of(1, 0, 2))  # ahead of the others
-    pieces = {3: rows_of(3, 0, 5), 1: rows_of(1, 2, 7), 2: rows_of(2, 0, 5)}
-    together.extend_many(list(pieces), {name: np.stack([rows[name] for rows in pieces.values()]) for name in pieces[1]})
-    for slot, rows in pieces.items():
-        apart.extend(slot, rows)
-    assert together.steps == apart.steps == 17
-    key = jax.random.key(5)
-    one, other = marks(together.sample(key, COUNT)), marks(apart.sample(key, COUNT))
-    np.testing.assert_array_equal(one, other)
-    assert starts(together.sample(key, COUNT)).keys() == {(1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 1), (3, 0), (3, 1)}
-
-
-@pytest.mark.parametrize("place", PLACES)
 def test_dropped_episodes_are_forgotten_and_their_slots_used_again(place):
     replay = make(place, capacity=3)
     slots = [replay.add(rows_of(episode, 0, FRAMES)) for episode in range(3)]
     with pytest.raises(ValueError, match="room for 3 episodes"):
         replay.open()
     replay.drop(slots[1])
-    assert (replay.episodes, replay.steps) == (2, 18)
+    assert replay.episodes == 2
     assert {episode for episode, _ in starts(replay.sample(jax.random.key(0), COUNT))} == {0, 2}
     assert replay.open() == slots[1]
     assert {episode for episode, _ in starts(replay.sample(jax.random.key(0), COUNT))} == {0, 2}
@@ -220,11 +203,11 @@ def test_wrong_rows_are_refused(place):
         replay.extend(slot, {name: rows[name] for name in ("image", "proprio", "action")})
     with pytest.raises(ValueError, match=r"image is float64 .* uint8"):
         replay.extend(slot, rows | {"image": rows["image"] / 255})
-    with pytest.raises(ValueError, match=r"proprio is float\d+ \(1, 4, 3\)"):
+    with pytest.raises(ValueError, match=r"proprio is float\d+ \(4, 3\)"):
         replay.extend(slot, rows | {"proprio": rows["proprio"][:4]})
-    with pytest.raises(ValueError, match="once at a time"):
-        replay.extend_many([slot, slot], {name: np.stack([array] * 2) for name, array in rows.items()})
-    assert replay.steps == 0
+    assert replay.episodes == 0
+    replay.extend(slot, rows_of(0, 0, FRAMES))  # nothing was written of what was refused
+    assert starts(replay.sample(jax.random.key(0), COUNT)).keys() == {(0, offset) for offset in range(6)}
     with pytest.raises(ValueError, match="do not fit into episodes of 9"):
         make(place, length=10)
 
@@ -250,25 +233,24 @@ def test_steps_are_written_in_place():
     """No second copy of memory, not even for a moment."""
     replay = make("device", capacity=1000)
     old = dict(replay._store._stored)
-    arguments = np.zeros(1, np.int32), np.zeros(1, np.int32), replay._check([0], batched(rows_of(0, 0, 5)))[1]
-    sizes = module.write_steps.lower(old, *arguments).compile().memory_analysis()
-    assert sizes.alias_size_in_bytes == replay.nbytes == 1000 * FRAMES * (4 * 4 * 3 + 4 * (3 + 2 + 2))
+    sizes = module.write_steps.lower(old, 0, 0, replay._check(rows_of(0, 0, 5))[1]).compile().memory_analysis()
+    assert sizes.alias_size_in_bytes == bytes_of(old) == 1000 * FRAMES * (4 * 4 * 3 + 4 * (3 + 2 + 2))
     assert sizes.temp_size_in_bytes < 10_000
     replay.add(rows_of(0, 0, 5))
     assert all(array.is_deleted() for array in old.values())
 
 
-def batched(rows):
-    return {name: array[None] for name, array in rows.items()}
+def bytes_of(arrays):
+    return sum(array.nbytes for array in jax.tree.leaves(arrays))
 
 
 def test_host_memory_grows_with_use():
     replay = make("host", capacity=1000)
-    assert replay.nbytes == 0
+    assert bytes_of(replay._store._stored) == 0
     slots = [replay.add(rows_of(episode, 0, 5)) for episode in range(2)]
-    assert replay.nbytes == 2 * FRAMES * (4 * 4 * 3 + 4 * (3 + 2 + 2))
+    assert bytes_of(replay._store._stored) == 2 * FRAMES * (4 * 4 * 3 + 4 * (3 + 2 + 2))
     replay.drop(slots[0])
-    assert replay.nbytes == FRAMES * (4 * 4 * 3 + 4 * (3 + 2 + 2))
+    assert bytes_of(replay._store._stored) == FRAMES * (4 * 4 * 3 + 4 * (3 + 2 + 2))
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -328,7 +310,7 @@ def machine(monkeypatch):
 def test_frames_are_kept_on_the_device_where_they_fit(machine):
     machine(host=100, device=113)
     plan = plan_replay("auto", 1000, 501, PIXELS)
-    assert (plan.place, plan.bytes) == ("device", 1000 * 501 * (64 * 64 * 3 + 4 * 7))
+    assert plan.place == "device"
     assert plan.sentence == "Memory: 1,000 episodes need 6.2 GB; kept on the device (NVIDIA Test, 105 GB free)"
     assert plan_replay("host", 1000, 501, PIXELS).place == "host"
 
@@ -363,8 +345,8 @@ def test_without_an_accelerator_all_is_host_memory(machine, place):
 
 
 def test_the_bytes_planned_are_the_bytes_taken():
-    plan = plan_replay("device", 10, FRAMES, SPACES, reserve=0)
-    assert plan.bytes == make(plan.place, capacity=10).nbytes
+    plan = plan_replay("device", 10_000, FRAMES, SPACES, reserve=0)
+    assert module.gigabytes(bytes_of(make(plan.place, capacity=10_000)._store._stored)) in plan.sentence
 
 
 def test_room_on_this_machine_is_known():
