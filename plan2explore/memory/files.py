@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ..atomic import write_file
+from ..atomic import remove_side_files, write_file
 from .episode import Episode
 
 log = logging.getLogger("plan2explore.memory")
@@ -232,10 +232,7 @@ class EpisodeFolder:
         self._aside = self.path / "set-aside"
         if not read_only:
             self.path.mkdir(parents=True, exist_ok=True)
-            for side in self.path.glob(".*.npz*.part"):
-                side.unlink()
-        ever = [int(found[0]) for file in self._aside.glob("*.npz") if (found := re.match(r"\d+", file.name))]
-        self._next = 1 + max([*self.numbers(), *ever], default=-1)
+            remove_side_files(self.path)
 
     def path_of(self, number: int) -> Path:
         """Where an episode is, or would be."""
@@ -246,18 +243,11 @@ class EpisodeFolder:
         names = (re.fullmatch(r"(\d{6,})\.npz", file.name) for file in self.path.glob("*.npz"))
         return sorted(int(found[1]) for found in names if found)
 
-    def append(self, episode: Episode) -> int:
-        """Saves an episode under the next number, one that not even an episode set aside has had."""
-        number = self._next
-        self.save(number, episode)
-        return number
-
     def save(self, number: int, episode: Episode) -> None:
         """Saves an episode under this number, in place of the one that may be there."""
         if self.read_only:
             raise RuntimeError(f"{self.path} was opened to be read only")
         save_episode(self.path_of(number), episode)
-        self._next = max(self._next, number + 1)
 
     def load(self, number: int, pictures: bool = True) -> Episode:
         """One episode, or a `BadEpisode`."""

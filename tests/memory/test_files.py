@@ -322,7 +322,7 @@ def test_what_is_no_plain_file_is_bad_and_what_is_not_there_is_missing(tmp_path)
 def fill(path, count=4):
     folder = EpisodeFolder(path)
     for seed in range(count):
-        assert folder.append(make_episode(seed)) == seed
+        folder.save(seed, make_episode(seed))
     return folder
 
 
@@ -355,7 +355,6 @@ def test_an_episode_is_saved_again_under_its_number(tmp_path):
     folder.save(1_000_000, make_episode(8))
     assert_same(folder.load(1), make_episode(9))
     assert folder.numbers() == [0, 1, 2, 3, 1_000_000]
-    assert folder.append(make_episode()) == 1_000_001
 
 
 def test_bad_episodes_are_set_aside_and_the_others_go_on(tmp_path, caplog):
@@ -367,10 +366,9 @@ def test_bad_episodes_are_set_aside_and_the_others_go_on(tmp_path, caplog):
     assert str(folder.path_of(1)) in caplog.text and "set aside" in caplog.text
     assert (tmp_path / "set-aside" / "000001.npz").read_bytes() == broken
     assert folder.numbers() == [0, 2]
-    assert EpisodeFolder(tmp_path).append(make_episode()) == 4  # not 3, which was another one
     folder.save(1, make_episode())
     damage(folder, 1)
-    assert [number for number, _ in folder.load_all()] == [0, 2, 4]
+    assert [number for number, _ in folder.load_all()] == [0, 2]
     assert sorted(each.name for each in (tmp_path / "set-aside").iterdir()) == [
         "000001-1.npz", "000001.npz", "000003.npz",
     ]  # fmt: skip
@@ -385,7 +383,7 @@ def test_a_folder_that_is_only_read_stays_as_it_is(tmp_path, caplog):
     assert [number for number, _ in reader.load_all()] == [0, 1, 3]
     assert "000002.npz" in caplog.text
     with pytest.raises(RuntimeError, match="read only"):
-        reader.append(make_episode())
+        reader.save(4, make_episode())
     assert contents(tmp_path) == before
     assert EpisodeFolder(tmp_path / "none", read_only=True).numbers() == [] and not (tmp_path / "none").exists()
 
@@ -419,15 +417,15 @@ def test_a_full_disk_costs_the_new_episode_only(tmp_path):
         from plan2explore.memory.files import EpisodeFolder
         folder = EpisodeFolder(Path(sys.argv[1]))
         episode = folder.load(0)
-        for save in (folder.append, lambda episode: folder.save(0, episode)):
+        for number in (2, 0):
             try:
-                save(episode)
+                folder.save(number, episode)
             except OSError as error:
-                print(error.errno, folder._next)
+                print(error.errno)
     """
     child = run_python(program, tmp_path, preexec_fn=restrict)
     output, _ = child.communicate(timeout=60)
-    assert child.returncode == 0 and output.decode().split() == ["27", "2", "27", "2"]  # EFBIG; 2 is still free
+    assert child.returncode == 0 and output.decode().split() == ["27", "27"]  # EFBIG
     assert contents(tmp_path) == before
 
 
@@ -440,7 +438,7 @@ def test_no_room_on_the_device_is_the_same(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        folder.append(make_episode())
+        folder.save(1, make_episode())
     assert contents(tmp_path) == before
 
 
@@ -451,9 +449,11 @@ def test_a_killed_process_leaves_whole_episodes_only(tmp_path):
         sys.path.insert(0, sys.argv[2])
         from test_files import EpisodeFolder, make_episode
         folder, episode = EpisodeFolder(Path(sys.argv[1])), make_episode(steps=300)
+        number = len(folder.numbers())
         print("ready", flush=True)
         while True:
-            folder.append(episode)
+            folder.save(number, episode)
+            number += 1
     """
     expected = make_episode(steps=300)
     for round in range(4):

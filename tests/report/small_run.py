@@ -40,7 +40,7 @@ def make_run(path: Path, method: str = "plan2explore", seed: int = 0) -> Path:
     folder.record_start(["plan2explore", "explore", "cartpole"])
     episodes = EpisodeFolder(folder.episodes)
     for number in range(EPISODES):
-        episodes.append(record_random("cartpole", seed=seed + number, size=32, action_repeat=REPEAT))
+        episodes.save(number, record_random("cartpole", seed=seed + number, size=32, action_repeat=REPEAT))
     with Metrics(folder) as metrics:
         for number in range(1, 5):
             shown = {"model/loss": 9.0 / number, "novelty/loss": 3.0 / number, f"{TASK}/reward": 0.1 * number}

@@ -160,8 +160,7 @@ def test_a_world_whose_module_is_not_here_is_shown_all_the_same(tmp_path, caplog
     (run / "run.json").write_text(text.replace('"world": "cartpole"', f'"world": "{world}"'))
     episodes = EpisodeFolder(run / "episodes")
     for number, episode in list(episodes.load_all()):
-        episodes.path_of(number).unlink()
-        episodes.append(replace(episode, world=world))
+        episodes.save(number, replace(episode, world=world))
     found = Elements(write_report(run))
     for words in (world, "observation 0", "127.0", "peaks", "true, imagined"):
         assert words in found.words, words
