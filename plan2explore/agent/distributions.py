@@ -1,6 +1,6 @@
 """Distributions and returns as plain functions of arrays.
 
-The last axis is the event: log-probabilities and divergences are summed over it. Compute these in float32.
+The last axis is the event: divergences are summed over it. Compute these in float32.
 """
 
 from typing import NamedTuple
@@ -11,10 +11,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
 MIN_ACTOR_STD = 1e-4
-# The largest float32 below 1 has an inverse tanh of 8.66; a little less keeps its gradients tame.
-LARGEST_ACTION = 1 - 1e-6
 
 
 class Normal(NamedTuple):
@@ -27,12 +24,6 @@ class Normal(NamedTuple):
 def normal_sample(normal: Normal, noise: Float[Array, "*batch event"]) -> Float[Array, "*batch event"]:
     """The sample that standard Gaussian noise stands for."""
     return normal.mean + normal.std * noise
-
-
-def normal_log_prob(normal: Normal, x: Float[Array, "*batch event"]) -> Float[Array, "*batch"]:
-    """The log-density at x."""
-    standard = (x - normal.mean) / normal.std
-    return jnp.sum(-0.5 * standard**2 - jnp.log(normal.std) - HALF_LOG_TWO_PI, -1)
 
 
 def normal_kl(p: Normal, q: Normal) -> Float[Array, "*batch"]:
@@ -63,12 +54,6 @@ def tanh_normal_sample(
     return jnp.tanh(actor.mean + actor.std * noise)
 
 
-def tanh_normal_log_prob(actor: TanhNormal, action: Float[Array, "*batch action"]) -> Float[Array, "*batch"]:
-    """The log-density at an action."""
-    before = jnp.arctanh(jnp.clip(action, -LARGEST_ACTION, LARGEST_ACTION))
-    return normal_log_prob(Normal(*actor), before) - jnp.sum(_log_slope(before), -1)
-
-
 def tanh_normal_mode(actor: TanhNormal) -> Float[Array, "*batch action"]:
     """The action of the highest density, exactly.
 
@@ -87,11 +72,6 @@ def tanh_normal_mode(actor: TanhNormal) -> Float[Array, "*batch action"]:
         slope = 1 - spread * (1 - tanh**2)
         u = jnp.maximum(u - (u - center - spread * tanh) / jnp.maximum(slope, 1e-3), 0)
     return side * jnp.tanh(u)
-
-
-def _log_slope(u: Float[Array, "..."]) -> Float[Array, "..."]:
-    """ln(1 - tanh(u)^2), which the direct formula rounds to minus infinity for large u."""
-    return 2 * (np.log(2) - u - jax.nn.softplus(-2 * u))
 
 
 def lambda_returns(
