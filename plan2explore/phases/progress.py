@@ -32,12 +32,11 @@ class PatientConsole(Console):
 
 
 class Progress:
-    """Shows how far work has come: env steps, updates, speeds, time left, memory and scores."""
+    """Shows how far work has come: env steps, updates, speeds, time left and scores."""
 
     def __init__(self, what: str, repeat: int = 1, console: Console | None = None) -> None:
         self.what, self.repeat, self.console = what, repeat, console or PatientConsole(file=sys.stderr, soft_wrap=True)
         self.scores: dict[str, float] = {}
-        self.memory = ""
         self._live = Live(console=self.console, refresh_per_second=4, transient=True) if self.console.is_terminal else None
         self._start = self._shown = time.monotonic()
         self._first: tuple[float, int] | None = None
@@ -63,7 +62,7 @@ class Progress:
         """A line that stays."""
         self.console.print(text, highlight=False, markup=False)
 
-    def show(self, steps: int, goal: int, updates: int, updates_goal: int, note: str = "") -> None:
+    def show(self, steps: int, goal: int, updates: int, updates_goal: int) -> None:
         """Tells where the work is. Cheap enough to be called at every step."""
         now = time.monotonic()
         if self._first is None or updates == self._first[1]:
@@ -75,7 +74,7 @@ class Progress:
         if now - self._shown < (0.25 if self._live else QUIET):
             return
         self._shown = now
-        line = self.line(now, steps, goal, updates, updates_goal, note)
+        line = self.line(now, steps, goal, updates, updates_goal)
         if self._live:
             table = Table.grid(padding=(0, 1))
             table.add_row(*line)
@@ -83,16 +82,13 @@ class Progress:
         else:
             self.say("  ".join(line))
 
-    def line(self, now: float, steps: int, goal: int, updates: int, updates_goal: int, note: str) -> list[str]:
+    def line(self, now: float, steps: int, goal: int, updates: int, updates_goal: int) -> list[str]:
         """The pieces of a line of progress."""
         frames, trained = self._rates
         pieces = [self.what, *([f"env steps {steps:,} of {goal:,}", f"{frames:.0f} frames/s"] if goal else [])]
         pieces += [f"updates {updates:,} of {updates_goal:,}", f"{trained:.1f} updates/s"]
         pieces.append(f"{duration(now - self._start)} gone, {self.left(now, updates, updates_goal)} left")
-        if self.memory:
-            pieces.append(self.memory)
-        pieces += [f"{task} {score:.0f}" for task, score in self.scores.items()]
-        return pieces + ([note] if note else [])
+        return pieces + [f"{task} {score:.0f}" for task, score in self.scores.items()]
 
     def left(self, now: float, updates: int, goal: int) -> str:
         """Time to go at the speed so far: learning is what takes it."""

@@ -18,7 +18,7 @@ from PIL import Image
 
 from plan2explore.atomic import append, sync
 
-from .files import append_line, keep_lines, log, parse_object, read_lines, split_lines
+from .files import append_line, keep_lines, parse_object, split_lines
 from .folder import RunError, RunFolder
 
 RESERVED = {"env_steps", "time"}
@@ -39,15 +39,12 @@ class Metrics:
         self._encoder = ThreadPoolExecutor(1, thread_name_prefix="films")
         self._films: deque[QueuedFilm] = deque()
 
-    def write(self, env_steps: int, values: Mapping[str, Any], **more: Any) -> None:
-        """Adds one line. `values` are numbers and are drawn; `more` goes to the JSON line alone.
-
-        JSON has no word for a number that is not finite: it becomes null there.
-        """
-        if taken := RESERVED & {*values, *more}:
+    def write(self, env_steps: int, values: Mapping[str, Any]) -> None:
+        """Adds one line of numbers. JSON has no word for one that is not finite: it becomes null there."""
+        if taken := RESERVED & set(values):
             raise ValueError(f"A metric cannot be called {min(taken)!r}: every line has one already.")
         numbers = {name: _number(name, value) for name, value in values.items()}
-        line = {"env_steps": int(env_steps), "time": round(time.time(), 3)} | more
+        line: dict[str, Any] = {"env_steps": int(env_steps), "time": round(time.time(), 3)}
         append_line(self.file, line | {name: _finite(number) for name, number in numbers.items()})
         self._events.scalars(env_steps, numbers)
         self._log(env_steps, numbers)
@@ -104,15 +101,6 @@ class Metrics:
     def _log(self, env_steps: int, values: Mapping[str, Any]) -> None:
         if self._wandb:
             self._wandb.log({"env_steps": int(env_steps), **values})
-
-
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """All lines of a `metrics.jsonl`. Damaged ones are named in the log and skipped."""
-    lines = read_lines(path)
-    proper = [line for line in lines if isinstance(line.get("env_steps"), int)]
-    if len(proper) < len(lines):
-        log.warning("%d lines of %s have no env_steps and were skipped.", len(lines) - len(proper), path)
-    return proper
 
 
 class QueuedFilm(NamedTuple):

@@ -34,15 +34,15 @@ def test_durations_read_like_a_clock(seconds, text):
 def test_a_log_gets_a_line_now_and_then_with_all_that_matters(clock):
     file = io.StringIO()
     with Progress("plan2explore in walker", repeat=2, console=Console(file=file, width=200)) as progress:
-        progress.scores, progress.memory = {"walker_walk": 123.4}, "2.1 GB"
+        progress.scores = {"walker_walk": 123.4}
         for second in range(41):
-            progress.show(1000 * second, 100_000, 100 * second, 10_000, note="on two cores")
+            progress.show(1000 * second, 100_000, 100 * second, 10_000)
             clock.now += 1.0
     lines = shown(file)
     assert len(lines) == 2  # after 15 and after 30 seconds
     for piece in (
         "plan2explore in walker", "env steps 30,000 of 100,000", "500 frames/s", "updates 3,000 of 10,000",
-        "100.0 updates/s", "0:30 gone, 1:10 left", "2.1 GB", "walker_walk 123", "on two cores",
+        "100.0 updates/s", "0:30 gone, 1:10 left", "walker_walk 123",
     ):  # fmt: skip
         assert piece in lines[1]
 
@@ -52,7 +52,7 @@ def test_without_a_goal_in_the_world_there_are_no_frames_to_count(clock):
     for updates in (0, 10, 20, 30, 40, 50):
         clock.now += 4
         progress.show(0, 0, updates, 100)
-    assert progress.line(clock.now, 0, 0, 50, 100, "") == [
+    assert progress.line(clock.now, 0, 0, 50, 100) == [
         "adapting", "updates 50 of 100", "2.5 updates/s", "0:24 gone, 0:20 left"
     ]  # fmt: skip
 

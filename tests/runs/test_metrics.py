@@ -18,8 +18,9 @@ from PIL import Image
 from tensorboardX.proto.event_pb2 import SessionLog
 
 from plan2explore.runs import metrics as metrics_module
+from plan2explore.runs.files import read_lines
 from plan2explore.runs.folder import RunError, RunFolder
-from plan2explore.runs.metrics import Metrics, read_metrics
+from plan2explore.runs.metrics import Metrics
 
 
 @pytest.fixture
@@ -32,14 +33,12 @@ def test_a_line_for_each_moment(run):
     values["yes"] = True
     with Metrics(run) as metrics:
         metrics.write(0, {"loss": 1.0})
-        metrics.write(500, values, task="walker_walk", update=3)
-    first, second = read_metrics(run.metrics_file)
+        metrics.write(500, values)
+    first, second = read_lines(run.metrics_file)
     assert first["env_steps"] == 0 and first["loss"] == 1.0 and first["time"] > 1.7e9
     assert list(second)[:2] == ["env_steps", "time"] and second["time"] >= first["time"]
     del second["time"]
-    assert second == {"env_steps": 500, "task": "walker_walk", "update": 3} | {
-        "loss": 0.5, "score": 3.0, "count": 7, "half": 1.5, "yes": 1,
-    }  # fmt: skip
+    assert second == {"env_steps": 500, "loss": 0.5, "score": 3.0, "count": 7, "half": 1.5, "yes": 1}
     summaries = {
         (event.step, value.tag): value.simple_value
         for event in read_events(run.tensorboard)
@@ -69,7 +68,7 @@ def test_what_is_not_one_number_is_refused(value, run):
         metrics.write(1, {"loss": value})
     with Metrics(run) as metrics, pytest.raises(ValueError, match="cannot be called 'time'"):
         metrics.write(1, {"time": 3})
-    assert read_metrics(run.metrics_file) == []
+    assert read_lines(run.metrics_file) == []
 
 
 def test_a_killed_run_goes_on_from_its_checkpoint(run):
@@ -79,9 +78,9 @@ def test_a_killed_run_goes_on_from_its_checkpoint(run):
     with open(run.metrics_file, "a") as file:
         file.write('{"env_steps": 2000, "sco')
     with Metrics(run, resume_at=1000) as metrics:
-        assert [line["env_steps"] for line in read_metrics(run.metrics_file)] == [0, 500, 1000]
+        assert [line["env_steps"] for line in read_lines(run.metrics_file)] == [0, 500, 1000]
         metrics.write(1500, {"score": -1})
-    assert [line["score"] for line in read_metrics(run.metrics_file)] == [0, 500, 1000, -1]
+    assert [line["score"] for line in read_lines(run.metrics_file)] == [0, 500, 1000, -1]
     assert run.metrics_file.read_text().count("\n") == 4
     events = read_events(run.tensorboard)
     start = next(i for i, event in enumerate(events) if event.session_log.status == SessionLog.START)
@@ -94,20 +93,20 @@ def test_damaged_lines_are_named_and_kept(run, caplog):
     lines = [b'{"env_steps": 0}', b'{"env_steps": 1, "x": \xff\x00', b"[3]", b'{"y": 1}', b'{"env_steps": 4}', b'{"env_st']
     run.metrics_file.write_bytes(b"\n".join(lines))
     with caplog.at_level(logging.WARNING):
-        assert [line["env_steps"] for line in read_metrics(run.metrics_file)] == [0, 4]
-    assert "Line 2 of" in caplog.text and "Line 3 of" in caplog.text and "1 lines of" in caplog.text
+        assert read_lines(run.metrics_file) == [{"env_steps": 0}, {"y": 1}, {"env_steps": 4}]
+    assert "Line 2 of" in caplog.text and "Line 3 of" in caplog.text
     assert "Line 6" not in caplog.text, "it may be in the middle of being written"
     with Metrics(run) as metrics:
         metrics.write(5, {})
     assert run.metrics_file.read_bytes().split(b"\n")[:5] == lines[:5]
-    assert [line["env_steps"] for line in read_metrics(run.metrics_file)] == [0, 4, 5]
+    assert read_lines(run.metrics_file)[-1]["env_steps"] == 5
 
 
 def test_a_run_without_metrics_has_none(run):
-    assert read_metrics(run.metrics_file) == []
+    assert read_lines(run.metrics_file) == []
     with Metrics(run, resume_at=0):
         pass
-    assert read_metrics(run.metrics_file) == []
+    assert read_lines(run.metrics_file) == []
 
 
 WRITES_UNTIL_KILLED = """
@@ -123,7 +122,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_kill_9_loses_nothing_written(run):
     subprocess.run([sys.executable, "-c", WRITES_UNTIL_KILLED, run.path], timeout=60)
-    assert [line["score"] for line in read_metrics(run.metrics_file)] == list(range(100))
+    assert [line["score"] for line in read_lines(run.metrics_file)] == list(range(100))
     written = [value.simple_value for event in read_events(run.tensorboard) for value in event.summary.value]
     assert written == list(range(100))
 
@@ -142,7 +141,7 @@ def test_a_full_disk_is_the_callers_error_and_breaks_no_file(run, monkeypatch):
             metrics.write(2, {"a": 2})
     monkeypatch.undo()
     metrics.write(3, {"a": 3})
-    assert [line["a"] for line in read_metrics(run.metrics_file)] == [1, 3]
+    assert [line["a"] for line in read_lines(run.metrics_file)] == [1, 3]
     assert [value.simple_value for event in read_events(run.tensorboard) for value in event.summary.value] == [1, 3]
 
 
