@@ -4,48 +4,32 @@ import importlib
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = [
-    "Episode",
-    "Policy",
-    "RewardError",
-    "Run",
-    "Scores",
-    "Task",
-    "VectorEnv",
-    "adapt",
-    "explore",
-    "list_tasks",
-    "load",
-    "make",
-    "record",
-    "relabel",
-    "write_report",
-]
-PHASES = {
-    "Policy": "policy",
-    "Run": "run",
-    "Scores": "evaluate",
-    "adapt": "adapt",
-    "explore": "explore",
-    "load": "load",
+
+# Loaded when asked for: `import plan2explore` and `--help` stay quick without the simulator.
+HOMES = {
+    "Episode": "memory",
+    "Policy": "phases.policy",
+    "RewardError": "envs",
+    "Run": "phases.run",
+    "Scores": "phases.evaluate",
+    "Task": "envs",
+    "VectorEnv": "envs",
+    "adapt": "phases.adapt",
+    "explore": "phases.explore",
+    "list_tasks": "envs",
+    "load": "phases.load",
+    "make": "envs",
+    "record": "memory",
+    "relabel": "memory",
+    "write_report": "report.page",
 }
+__all__ = [*HOMES]
 
 
 def __getattr__(name: str) -> Any:
-    """Loads the simulator only when it is asked for: `import plan2explore` and `--help` stay quick."""
-    if name not in __all__:
+    if name not in HOMES:
         raise AttributeError(f"module 'plan2explore' has no attribute {name!r}")
-    if name in PHASES:
-        return getattr(importlib.import_module(f".phases.{PHASES[name]}", __name__), name)
-    if name == "write_report":
-        return importlib.import_module(".report.page", __name__).write_report
-    from . import envs
-
-    if name in envs.__all__:
-        return getattr(envs, name)
-    from . import memory
-
-    return getattr(memory, name)
+    return getattr(importlib.import_module(f".{HOMES[name]}", __name__), name)
 
 
 def __dir__() -> list[str]:
