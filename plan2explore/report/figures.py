@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ..phases.progress import counted
-from .html import Markup, ready
+from .html import Markup
 
 # Colours that stand for those of the page, which takes their place when a drawing is put into it.
 INK, SOFT = "#010203", "#040506"
@@ -202,4 +202,4 @@ def _svg(figure: Figure, about: str) -> Markup:
     opening = rf'<svg viewBox="\g<1>" role="img" aria-label="{label}">'
     drawing = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', opening, drawing, count=1)
     # Inside an HTML page the older way of linking needs no namespace.
-    return ready(drawing.replace("xlink:href", "href"))
+    return Markup(drawing.replace("xlink:href", "href"))

@@ -4,21 +4,16 @@ import base64
 import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NewType
+from typing import Any
 
-Markup = NewType("Markup", str)
-"""Text that is HTML already. Everything else is escaped where it is put into a page."""
+
+class Markup(str):
+    """Text that is HTML already: only what this program wrote itself. Everything else is escaped where it is put in."""
 
 
 def text(value: Any) -> Markup:
     """Anything as text of the page: markup stays as it is, all else is escaped."""
-    if isinstance(value, _Ready):
-        return Markup(value)
-    return Markup(_Ready(html.escape(_printable(str(value)), quote=True)))
-
-
-class _Ready(str):
-    """Marks, while the program runs, what `Markup` marks for the type checker."""
+    return value if isinstance(value, Markup) else Markup(html.escape(_printable(str(value)), quote=True))
 
 
 def _printable(value: str) -> str:
@@ -35,17 +30,12 @@ def tag(name: str, /, *content: Any, **attributes: Any) -> Markup:
     )
     inside = "".join(map(text, content))
     closing = "" if name in ("img", "meta", "br") else f"{inside}</{name}>"
-    return Markup(_Ready(f"<{name}{''.join(pairs)}>{closing}"))
-
-
-def ready(markup: str) -> Markup:
-    """Declares a piece to be HTML already: only for what this program wrote itself."""
-    return Markup(_Ready(markup))
+    return Markup(f"<{name}{''.join(pairs)}>{closing}")
 
 
 def join(pieces: Iterable[Any]) -> Markup:
     """Pieces one after the other."""
-    return ready("\n".join(map(text, pieces)))
+    return Markup("\n".join(map(text, pieces)))
 
 
 def section(title: str, *content: Any) -> Markup:
@@ -169,7 +159,7 @@ def page(title: str, *content: Any) -> str:
         tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("title", title),
-        tag("style", ready(STYLE)),
+        tag("style", Markup(STYLE)),
     ]
-    body = tag("body", *content, tag("script", ready(SCRIPT)))
+    body = tag("body", *content, tag("script", Markup(SCRIPT)))
     return "<!DOCTYPE html>\n" + tag("html", tag("head", join(head)), body, lang="en") + "\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from plan2explore.report.html import anchor, facts, film, page, ready, table, tag, text
+from plan2explore.report.html import Markup, anchor, facts, film, page, table, tag, text
 
 
 @pytest.mark.parametrize("evil", ["<b>", '"x', "'x", "&lt;", "a<script>alert(1)</script>"])
@@ -37,7 +37,7 @@ def test_facts_and_films_and_pages():
     shown = film(b"\x00\x01", "it's")
     assert 'src="data:video/mp4;base64,AAE="' in shown
     assert all(word in shown for word in (" muted", " loop", " playsinline", " controls"))
-    whole = page("<T>", ready("<p>x</p>"))
+    whole = page("<T>", Markup("<p>x</p>"))
     assert whole.startswith("<!DOCTYPE html>") and "<title>&lt;T&gt;</title>" in whole and "<p>x</p>" in whole
     assert "default-src 'none'" in whole.replace("&#x27;", "'")
     assert anchor("Where it was curious?") == "where-it-was-curious"
