@@ -28,11 +28,6 @@ from .files import log, read_json, write_json
 
 FORMAT = 1
 """Number of the format written. Larger ones are refused."""
-TYPES: dict[str, Any] = {
-    "F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": jnp.bfloat16,
-    "I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8,
-    "U64": np.uint64, "U32": np.uint32, "U16": np.uint16, "U8": np.uint8, "BOOL": np.bool_,
-}  # fmt: skip
 NAME = "[0-9]{10,18}"
 Arrays = dict[str, np.ndarray]
 
@@ -123,16 +118,11 @@ def _data_file_of(path: Path) -> Path | None:
 
 def _read_arrays(file: Path, data: bytes) -> Arrays:
     try:
-        found = safetensors.deserialize(data)
+        return dict(sorted(safetensors.numpy.load(data).items()))
     except safetensors.SafetensorError as error:
         raise BadCheckpoint(f"{file} is no safetensors file: {error}.") from None
-    unknown = {entry["dtype"] for _, entry in found} - set(TYPES)
-    if unknown:
-        raise BadCheckpoint(f"{file} has numbers of an unknown format: {', '.join(sorted(unknown))}.")
-    return {
-        name: np.frombuffer(entry["data"], TYPES[entry["dtype"]]).reshape(entry["shape"])
-        for name, entry in sorted(found, key=lambda named: named[0])
-    }
+    except KeyError as kind:
+        raise BadCheckpoint(f"{file} has numbers of an unknown format: {kind}.") from None
 
 
 # --- The learner's state as named arrays ---
@@ -265,11 +255,11 @@ class Checkpoints:
             f"The nearest is {best}."
         )
 
-    def load_latest(self, set_aside: bool = True) -> tuple[Arrays, dict[str, Any]] | None:
+    def load_latest(self) -> tuple[Arrays, dict[str, Any]] | None:
         """The newest good checkpoint, or none where there never was one.
 
-        Bad ones that are newer are named in the log and moved to `set-aside/`, unless the caller is only a reader of the
-        run. If all are bad, or a newer version made one, that is an error, and nothing is moved.
+        Bad ones that are newer are named in the log and moved to `set-aside/`. If all are bad, or a newer version made
+        one, that is an error, and nothing is moved.
         """
         bad: dict[int, BadCheckpoint] = {}
         for steps in reversed(self.steps()):
@@ -281,8 +271,7 @@ class Checkpoints:
                 bad[steps] = error
                 continue
             for newer, fault in bad.items():
-                moved = f" It was moved to {self._set_aside(newer)}." if set_aside else ""
-                log.warning("%s%s An older checkpoint is used.", fault, moved)
+                log.warning("%s It was moved to %s. An older checkpoint is used.", fault, self._set_aside(newer))
             return found
         lost = self._lost()
         if bad or len(lost) > 1:  # a process that was killed at its first checkpoint leaves one

@@ -100,14 +100,14 @@ def die_at(kind: type, method: str, call: int) -> None:
 def parameters(run: Run | Path) -> dict[str, np.ndarray]:
     """All arrays of the last checkpoint: parameters, what optimisers remember, the random key."""
     path = run if isinstance(run, Path) else run.path
-    found = Checkpoints(path / "checkpoints").load_latest(set_aside=False)
+    found = Checkpoints(path / "checkpoints").load_latest()
     assert found is not None
     return found[0]
 
 
 def progress_of(run: Run) -> dict[str, Any]:
     """What the last checkpoint says beside its arrays."""
-    found = Checkpoints(run.path / "checkpoints").load_latest(set_aside=False)
+    found = Checkpoints(run.path / "checkpoints").load_latest()
     assert found is not None
     return found[1]
 

@@ -139,7 +139,7 @@ def test_a_snapshot_has_parameters_alone(tmp_path):
 # --- One checkpoint ---
 
 
-@pytest.mark.parametrize("kind", [jnp.bfloat16, np.float16, np.float32, np.float64, np.int8, np.int64, np.uint32, np.bool_])
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.int8, np.int64, np.uint32, np.bool_])
 def test_every_kind_of_number_comes_back(kind, tmp_path):
     arrays = {
         "flat": np.array([0, 1, 1, 0], kind),
@@ -307,8 +307,6 @@ def test_a_bad_one_is_set_aside_and_the_one_before_is_used(tmp_path, caplog):
         saved.save(steps, ARRAYS, {"steps": steps})
     (tmp_path / "0000000002.safetensors").write_bytes(b"short")
     with caplog.at_level(logging.WARNING):
-        assert saved.load_latest(set_aside=False)[1] == {"steps": 1}
-        assert saved.steps() == [1, 2], "a reader moves nothing"
         assert saved.load_latest()[1] == {"steps": 1}
     assert "0000000002.safetensors is damaged" in caplog.text and "set-aside/0000000002-0" in caplog.text
     assert names(tmp_path / "set-aside" / "0000000002-0") == ["0000000002.json", "0000000002.safetensors"]
@@ -327,9 +325,9 @@ def test_if_all_are_bad_that_is_said_and_nothing_is_moved(tmp_path, caplog):
     (tmp_path / "0000000001.json").write_text("{")
     (tmp_path / "0000000002.safetensors").write_bytes(b"short")
     before = names(tmp_path)
-    for set_aside in (True, False, True):
+    for _ in range(2):
         with pytest.raises(BadCheckpoint, match=r"2\.safetensors is damaged.*1\.json is damaged.*Put back a copy"):
-            saved.load_latest(set_aside)
+            saved.load_latest()
         assert names(tmp_path) == before
     assert not caplog.text
 
