@@ -22,7 +22,7 @@ from plan2explore.agent.products import fill_rows
 from plan2explore.agent.world_model import Observation, Seen, State, infer_states, model_loss, squared_miss
 
 Metrics = dict[str, Float[Array, "..."]]
-Batch = Mapping[str, Num[Array, "batch time ..."]]
+BatchArrays = Mapping[str, Num[Array, "batch time ..."]]
 """Sequences: `action` and, as the spaces say, `image`, `proprio` and `reward` (batch, time, tasks).
 Step t holds the observation o_t, the action a_(t-1) that led to it and the reward r_t that came with it."""
 
@@ -43,7 +43,7 @@ class Lesson(NamedTuple):
     metrics: Metrics
 
 
-def open_batch(agent: Agent, batch: Batch) -> Sequences:
+def open_batch(agent: Agent, batch: BatchArrays) -> Sequences:
     """The batch with time first, checked."""
     spaces = agent.spaces
     needed = [name for name in ("image", "proprio") if getattr(spaces, name) is not None]

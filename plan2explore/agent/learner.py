@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from plan2explore.agent import policy
 from plan2explore.agent.agent import Agent
 from plan2explore.agent.gradients import (
-    Batch,
+    BatchArrays,
     Lesson,
     Metrics,
     learn_behaviors,
@@ -111,7 +111,7 @@ def _init(agent: Agent, key: PRNGKeyArray) -> LearnerState:
     return LearnerState(agent.init(part_key), jnp.zeros((), jnp.int32), key)
 
 
-def _update(agent: Agent, state: LearnerState, batch: Batch) -> tuple[LearnerState, Metrics]:
+def _update(agent: Agent, state: LearnerState, batch: BatchArrays) -> tuple[LearnerState, Metrics]:
     """Trains every part once. All gradients are taken at the same parameters, those before the update."""
     key, model_key, novelty_key, behavior_key = jax.random.split(state.key, 4)
     rows = {name: part.rows for name, part in state.parts.items()}
@@ -142,10 +142,10 @@ def _train(agent: Agent, parts: dict[str, Part], lesson: Lesson) -> tuple[dict[s
     return parts, metrics
 
 
-def _update_block(agent: Agent, state: LearnerState, batches: Batch) -> tuple[LearnerState, Metrics]:
+def _update_block(agent: Agent, state: LearnerState, batches: BatchArrays) -> tuple[LearnerState, Metrics]:
     names: list[str] = []
 
-    def step(state: LearnerState, batch: Batch) -> tuple[LearnerState, Float[Array, " metrics"]]:
+    def step(state: LearnerState, batch: BatchArrays) -> tuple[LearnerState, Float[Array, " metrics"]]:
         state, metrics = _update(agent, state, batch)
         names[:] = metrics
         # One vector instead of dozens of numbers, each of which would be written to its own place every time.

@@ -27,11 +27,10 @@ from .worker import (
     LEFT_TO_PARENT,
     RESET,
     STEP,
+    Assignment,
     HungUp,
-    Job,
     Make,
     Spec,
-    anonymous_file,
     common_spec,
     map_arrays,
     receive_bytes,
@@ -82,13 +81,13 @@ class Worker:
     process: subprocess.Popen[bytes]
     channel: socket.socket
 
-    def __init__(self, number: int, job: Job, memory: int) -> None:
-        self.number, self.job, self.memory = number, job, memory
+    def __init__(self, number: int, assignment: Assignment, memory: int) -> None:
+        self.number, self.assignment, self.memory = number, assignment, memory
         self.deaths = 0  # since it last finished a step
         self.start()
 
     def start(self) -> None:
-        """Starts the process and tells it its job."""
+        """Starts the process and tells it what to do."""
         self.channel, theirs = socket.socketpair()
         path = json.dumps([str(place) for place in sys.path])
         numbers = [str(number) for number in (theirs.fileno(), self.memory, os.getpid())]
@@ -105,7 +104,7 @@ class Worker:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             theirs.close()
         with contextlib.suppress(ConnectionError):  # `hear` will find out
-            send_message(self.channel, DONE, self.job)
+            send_message(self.channel, DONE, self.assignment)
 
     def tell(self, command: bytes) -> None:
         with contextlib.suppress(ConnectionError):  # `hear` will find out
@@ -123,13 +122,9 @@ class Worker:
         self.hear()
         return receive_content(self.channel)
 
-    def hang_up(self) -> None:
-        """Closes the socket, which the worker takes as the sign to end."""
-        self.channel.close()
-
     def end(self) -> int:
-        """Hangs up and waits for the process to end, not patiently; its return code."""
-        self.hang_up()
+        """Closes the socket, the sign to end, and waits for the process, not patiently; its return code."""
+        self.channel.close()
         try:
             return self.process.wait(GRACE)
         except subprocess.TimeoutExpired:
@@ -137,14 +132,14 @@ class Worker:
             return self.process.wait()
 
     def __str__(self) -> str:
-        rows = self.job.indices
+        rows = self.assignment.indices
         return f"Worker {self.number} (process {self.process.pid}, environments {rows[0]} to {rows[-1]})"
 
 
 def end_all(workers: list[Worker], memory: int) -> None:
     """Ends every worker; hangs up on all before it waits for the first."""
     for worker in workers:
-        worker.hang_up()
+        worker.channel.close()
     for worker in workers:
         worker.end()
     os.close(memory)
@@ -195,28 +190,22 @@ class VectorEnv:
         self._in_flight = False
         self._started = False
         self._running = np.zeros(count, bool)  # episodes that the last batch left unfinished
-        memory = anonymous_file()
+        memory = os.memfd_create("plan2explore")  # the system frees it with the last process that holds it
         bounds = [count * number // workers for number in range(workers + 1)]
         self._workers: list[Worker] = []
         self._close = weakref.finalize(self, end_all, self._workers, memory)  # also at the interpreter's exit
         with self._closed_on_error():
             for number, (start, stop) in enumerate(itertools.pairwise(bounds)):
-                job = Job(makes[start:stop], make_options, range(start, stop), count, seed)
-                self._workers.append(Worker(number, job, memory))
-            self.spec = common_spec([self._greet(worker) for worker in self._workers])
-            self._arrays = map_arrays(memory, self.spec, count)
+                assignment = Assignment(makes[start:stop], make_options, range(start, stop), count, seed)
+                self._workers.append(Worker(number, assignment, memory))
+            spec = common_spec([self._greet(worker) for worker in self._workers])
+            self._arrays = map_arrays(memory, spec, count)
             self._arrays["episodes"][:] = first_episode
-        self._batch = Batch(**{field.name: read_only(self._arrays[field.name]) for field in fields(Batch)})
-
-    @property
-    def observation_space(self) -> Any:
+        self.observation_space = spec.observation_space
         """Space of one environment's observations."""
-        return self.spec.observation_space
-
-    @property
-    def action_space(self) -> Any:
+        self.action_space = spec.action_space
         """Space of one environment's actions."""
-        return self.spec.action_space
+        self._batch = Batch(**{field.name: read_only(self._arrays[field.name]) for field in fields(Batch)})
 
     @property
     def processes(self) -> list[int]:
@@ -334,7 +323,7 @@ class VectorEnv:
                 break
             except HungUp:
                 continue
-        rows = worker.job.indices
+        rows = worker.assignment.indices
         self._arrays["lost"][rows] = self._running[rows]
 
 

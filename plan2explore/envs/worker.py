@@ -87,11 +87,6 @@ def common_spec(specs: list[Spec]) -> Spec:
     return specs[0]
 
 
-def anonymous_file() -> int:
-    """Descriptor of memory without a name: freed by the system with the last process that holds it."""
-    return os.memfd_create("plan2explore")
-
-
 def map_arrays(memory: int, spec: Spec, count: int) -> dict[str, np.ndarray]:
     """The shared arrays of `count` environments in the file `memory`, which grows if it is too small."""
     places, end = {}, 0
@@ -142,7 +137,7 @@ def receive_content(channel: socket.socket) -> Any:
 
 
 @dataclass(frozen=True)
-class Job:
+class Assignment:
     """What a worker is told at its start."""
 
     makes: list[Make]
@@ -156,8 +151,8 @@ class Job:
 class Share:
     """The environments of one worker and their rows of the shared arrays."""
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    def __init__(self, assignment: Assignment) -> None:
+        self.assignment = assignment
         self.envs: dict[int, Any] = {}
         self.ended: set[int] = set()
         self.arrays: dict[str, np.ndarray] = {}
@@ -168,22 +163,22 @@ class Share:
         from . import make as make_by_name
 
         specs = []
-        for index, make in zip(self.job.indices, self.job.makes, strict=True):
+        for index, make in zip(self.assignment.indices, self.assignment.makes, strict=True):
             self.current = index
-            options = self.job.options
+            options = self.assignment.options
             self.envs[index] = make_by_name(make, **options) if isinstance(make, str) else make(**options)
             specs.append(Spec.of(self.envs[index]))
         return common_spec(specs)
 
     def attach(self, memory: int, spec: Spec) -> None:
         """Maps the shared arrays and lets each environment draw straight into its row of them."""
-        self.arrays = map_arrays(memory, spec, self.job.count)
+        self.arrays = map_arrays(memory, spec, self.assignment.count)
         for index, env in self.envs.items():
             env.unwrapped.image_buffer = self.arrays["image"][index]
 
     def obey(self, command: bytes) -> None:
         """Steps or resets every environment; where an episode ended at the last step, a step is a reset."""
-        for index in self.job.indices:
+        for index in self.assignment.indices:
             self.current = index
             self.arrays["lost"][index] = False
             if command == RESET or index in self.ended:
@@ -196,7 +191,7 @@ class Share:
         episode = int(arrays["episodes"][index])
         arrays["episodes"][index] = episode + 1  # before the reset: one that kills the worker is not repeated
         self.ended.discard(index)
-        observation, info = self.envs[index].reset(seed=episode_seed(self.job.seed, index, episode))
+        observation, info = self.envs[index].reset(seed=episode_seed(self.assignment.seed, index, episode))
         arrays["drawn"][index] = info["drawn"]
         self.write(index, observation, info, first=True)
 

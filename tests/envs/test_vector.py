@@ -17,7 +17,7 @@ import pytest
 
 from plan2explore.envs import make
 from plan2explore.envs.vector import Batch, VectorEnv, Worker, WorkerError
-from plan2explore.envs.worker import RESET, STEP, Job, Share, Spec, anonymous_file, episode_seed, map_arrays
+from plan2explore.envs.worker import RESET, STEP, Assignment, Share, Spec, episode_seed, map_arrays
 
 TRICK = 1.0  # a first action of this value makes a FakeWorld do its trick
 
@@ -152,8 +152,8 @@ def test_batches_have_the_documented_types_and_cannot_be_written():
 
 
 def test_pictures_are_drawn_straight_into_the_shared_memory():
-    memory = anonymous_file()
-    share = Share(Job([FakeWorld] * 2, {}, range(1, 3), 3, seed=0))
+    memory = os.memfd_create("memory")
+    share = Share(Assignment([FakeWorld] * 2, {}, range(1, 3), 3, seed=0))
     share.attach(memory, share.build())
     parents = map_arrays(memory, Spec.of(FakeWorld()), 3)
     for command in (RESET, STEP):
@@ -226,8 +226,8 @@ def test_workers_have_one_thread_and_no_jax():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_workers_leave_ctrl_c_and_polite_kills_to_the_parent_from_their_first_moment(number):
-    memory = anonymous_file()
-    worker = Worker(0, Job([FakeWorld] * 2, {}, range(2), 2, seed=0), memory)
+    memory = os.memfd_create("memory")
+    worker = Worker(0, Assignment([FakeWorld] * 2, {}, range(2), 2, seed=0), memory)
     os.kill(worker.process.pid, number)
     assert worker.hear_spec() == Spec.of(FakeWorld())
     os.kill(worker.process.pid, number)
