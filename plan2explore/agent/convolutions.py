@@ -1,29 +1,26 @@
-"""The two image layers of the world model, each in a plain form and in faster forms of the same function.
+"""The two image layers of the world model, in forms that compilers make something of.
 
 `shrink` is the encoder's layer (kernel 4, stride 2, no padding) and `grow` the decoder's (transposed,
 kernel 5 or 6, stride 2). Pictures are (batch, height, width, channels) and weights (height, width,
-inputs, outputs). The plain forms say what is computed. Compilers make little of them, so the other forms
-reach the same sums by large products:
+inputs, outputs). Compilers make little of the plain convolutions, which tests compare these with. The same sums are
+reached by large products:
 
-- `conv` (`shrink` on GPUs): 2x2 blocks of pixels become channels, for a dense 2x2 convolution.
-- `patches` (both on CPUs): the same, and for `grow` a dense 3x3 convolution whose channels are 2x2 blocks of
-  pixels, with the patches written out for one matrix product.
-- `shifts` (`grow` on GPUs): three horizontal shifts side by side, one product for the three vertical taps,
-  and the sum of the three results, shifted.
+- `shrink` takes 2x2 blocks of pixels as channels: a dense 2x2 convolution on GPUs; on CPUs its patches are written out
+  for one matrix product.
+- `grow` is a dense 3x3 convolution whose channels are 2x2 blocks of pixels. On GPUs: three horizontal shifts side by
+  side, one product for the three vertical taps, and the sum of the three results, shifted. On CPUs: written-out patches
+  again.
 
 A kernel of 5 counts as one of 6 whose last row and column are zero.
 """
 
-from typing import Literal
-
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Num
 
+from plan2explore.agent import products
 from plan2explore.agent.products import fill_up
 
-Form = Literal["auto", "plain", "conv", "patches", "shifts"]
 LAYOUT = ("NHWC", "HWIO", "NHWC")
 MANY_IMAGES, ROUND_NUMBER = 1024, 256
 
@@ -46,115 +43,78 @@ def images_of_blocks(
     return jnp.swapaxes(split, -4, -3).reshape(*batch, side * rows, side * columns, channels // side**2)
 
 
-def choose(form: Form, on_gpu: Form) -> Form:
-    """The form that `auto` stands for on the default device."""
-    if form != "auto":
-        return form
-    return on_gpu if jax.default_backend() == "gpu" else "patches"
-
-
-def fill_images(rows: Float[Array, "rows features"], form: Form) -> Float[Array, "_ features"]:
-    """What many images are grown from, filled up to a round number of them where they grow by `shifts`.
+def fill_images(rows: Float[Array, "rows features"]) -> Float[Array, "_ features"]:
+    """What many images are grown from, on a GPU filled up to a round number of them.
 
     The gradient of such a layer's weights is a sum over all pixels of all images. For another number of terms the
     compiler copies everything into a longer array first.
     """
-    wanted = choose(form, "shifts") == "shifts" and len(rows) >= MANY_IMAGES
-    return fill_up(rows, 0, ROUND_NUMBER) if wanted else rows
-
-
-def shrunk(size: int) -> int:
-    """The side of what `shrink` makes of a picture of this side."""
-    return (size - 4) // 2 + 1
-
-
-def grown(size: int, kernel: int) -> int:
-    """The side of what `grow` makes of a picture of this side."""
-    return 2 * (size - 1) + kernel
+    return fill_up(rows, 0, ROUND_NUMBER) if products.on_gpu() and len(rows) >= MANY_IMAGES else rows
 
 
 def shrink(
-    images: Float[Array, "batch height width inputs"],
-    weight: Float[Array, "4 4 inputs outputs"],
-    form: Form = "auto",
+    images: Float[Array, "batch height width inputs"], weight: Float[Array, "4 4 inputs outputs"]
 ) -> Float[Array, "batch shorter narrower outputs"]:
     """A convolution with kernel 4, stride 2 and no padding, computed in the images' precision."""
     weight = weight.astype(images.dtype)
-    form = choose(form, "conv")
-    if form == "plain":
-        return lax.conv_general_dilated(images, weight, (2, 2), "VALID", dimension_numbers=LAYOUT)
-    rows, columns = shrunk(images.shape[1]), shrunk(images.shape[2])
+    rows, columns = ((side - 4) // 2 + 1 for side in images.shape[1:3])
     images = images[:, : 2 * rows + 2, : 2 * columns + 2]
     blocks, kernel = image_blocks(images), _blocked_kernel(weight)
-    if form == "conv":
+    if products.on_gpu():
         # The first layer's blocks have 12 channels; the library would copy them into 16 for itself, twice.
         blocks, kernel = fill_up(blocks, -1), fill_up(kernel, -2)
         return lax.conv_general_dilated(blocks, kernel, (1, 1), "VALID", dimension_numbers=LAYOUT)
-    if form == "patches":
-        shifted = [blocks[:, y : y + rows, x : x + columns] for y in (0, 1) for x in (0, 1)]
-        return jnp.concatenate(shifted, -1) @ kernel.reshape(-1, weight.shape[-1])
-    raise ValueError(f"No form {form!r} of `shrink`: choose auto, plain, conv or patches.")
+    shifted = [blocks[:, y : y + rows, x : x + columns] for y in (0, 1) for x in (0, 1)]
+    return jnp.concatenate(shifted, -1) @ kernel.reshape(-1, weight.shape[-1])
 
 
 def grow(
-    images: Float[Array, "batch height width inputs"],
-    weight: Float[Array, "k k inputs outputs"],
-    form: Form = "auto",
+    images: Float[Array, "batch height width inputs"], weight: Float[Array, "k k inputs outputs"]
 ) -> Float[Array, "batch taller wider outputs"]:
     """A transposed convolution, kernel 5 or 6, stride 2: input i times weight k goes to output 2 i + k."""
-    form = choose(form, "shifts")
-    if form == "plain":
-        flipped = weight[::-1, ::-1].astype(images.dtype)
-        return lax.conv_transpose(images, flipped, (2, 2), "VALID", dimension_numbers=LAYOUT)
     if images.shape[1:3] == (1, 1):
         return _grow_pixel(images, weight.astype(images.dtype))
-    height, width = (grown(side, weight.shape[0]) for side in images.shape[1:3])
-    return images_of_blocks(grow_blocks(images, weight, form))[:, :height, :width]
+    height, width = (2 * (side - 1) + weight.shape[0] for side in images.shape[1:3])
+    return images_of_blocks(grow_blocks(images, weight))[:, :height, :width]
 
 
 def grow_blocks(
-    images: Float[Array, "batch height width inputs"],
-    weight: Float[Array, "k k inputs outputs"],
-    form: Form = "auto",
+    images: Float[Array, "batch height width inputs"], weight: Float[Array, "k k inputs outputs"]
 ) -> Float[Array, "batch rows columns block"]:
     """What `grow` makes, as `image_blocks`: two more rows and columns of blocks than there were pixels."""
-    return _correlate(images, _subpixel_kernel(weight.astype(images.dtype)), choose(form, "shifts"))
+    return _correlate(images, _subpixel_kernel(weight.astype(images.dtype)))
 
 
 def grow_double_blocks(
-    blocks: Float[Array, "batch rows columns block"],
-    weight: Float[Array, "6 6 inputs outputs"],
-    form: Form = "auto",
+    blocks: Float[Array, "batch rows columns block"], weight: Float[Array, "6 6 inputs outputs"]
 ) -> Float[Array, "batch taller wider double_block"]:
     """What `grow` makes of pixels that come as `image_blocks`, as blocks of 4x4 pixels.
 
     After `grow_blocks` this is two layers in which no pixel is ever moved to its place.
     """
-    return _correlate(blocks, _double_block_kernel(weight.astype(blocks.dtype)), choose(form, "shifts"))
+    return _correlate(blocks, _double_block_kernel(weight.astype(blocks.dtype)))
 
 
 def _correlate(
-    images: Float[Array, "batch height width inputs"], kernel: Float[Array, "k k inputs outputs"], form: Form
+    images: Float[Array, "batch height width inputs"], kernel: Float[Array, "k k inputs outputs"]
 ) -> Float[Array, "batch taller wider outputs"]:
     """A dense convolution that adds k - 1 rows and columns: input i times kernel k goes to output i + k."""
     _, height, width, inputs = images.shape
     taps, outputs = kernel.shape[0], kernel.shape[-1]
     more = taps - 1
-    if form == "patches":
+    if not products.on_gpu():
         padded = jnp.pad(images, ((0, 0), (more, more), (more, more), (0, 0)))
         corners = [(more - y, more - x) for y in range(taps) for x in range(taps)]
         shifted = [padded[:, y : y + more + height, x : x + more + width] for y, x in corners]
         return jnp.concatenate(shifted, -1) @ kernel.reshape(-1, outputs)
-    if form == "shifts":
-        shifted = [jnp.pad(images, ((0, 0), (0, 0), (x, more - x), (0, 0))) for x in range(taps)]
-        stacked = kernel.transpose(1, 2, 0, 3).reshape(taps * inputs, taps * outputs)
-        # Barriers, forward and backward: what is multiplied is put together once, not for each product again.
-        product = lax.optimization_barrier(lax.optimization_barrier(jnp.concatenate(shifted, -1)) @ stacked)
-        rows = jnp.split(product, taps, -1)
-        # What each row of pixels gives to the rows that it touches.
-        first, *rest = (jnp.pad(row, ((0, 0), (y, more - y), (0, 0), (0, 0))) for y, row in enumerate(rows))
-        return sum(rest, first)
-    raise ValueError(f"No form {form!r} of `grow`: choose auto, plain, patches or shifts.")
+    shifted = [jnp.pad(images, ((0, 0), (0, 0), (x, more - x), (0, 0))) for x in range(taps)]
+    stacked = kernel.transpose(1, 2, 0, 3).reshape(taps * inputs, taps * outputs)
+    # Barriers, forward and backward: what is multiplied is put together once, not for each product again.
+    product = lax.optimization_barrier(lax.optimization_barrier(jnp.concatenate(shifted, -1)) @ stacked)
+    rows = jnp.split(product, taps, -1)
+    # What each row of pixels gives to the rows that it touches.
+    first, *rest = (jnp.pad(row, ((0, 0), (y, more - y), (0, 0), (0, 0))) for y, row in enumerate(rows))
+    return sum(rest, first)
 
 
 def _grow_pixel(

@@ -112,13 +112,11 @@ Members = tuple[Array, ...]
 """An array for each member."""
 
 
-def ensemble_disagreement(
-    ensemble: Ensemble, inputs: Float[Array, "*steps inputs"], form: products.ProductForm = "auto"
-) -> Float[Array, "*steps"]:
+def ensemble_disagreement(ensemble: Ensemble, inputs: Float[Array, "*steps inputs"]) -> Float[Array, "*steps"]:
     """`disagreement(ensemble(inputs))`; on a GPU in the form that moves the least memory."""
-    if not products.is_wide(form):
+    if not products.on_gpu():
         return disagreement(ensemble(inputs))
-    return products.in_full_rows(partial(_disagree, ensemble), inputs, form)[..., 0]
+    return products.in_full_rows(partial(_disagree, ensemble), inputs)[..., 0]
 
 
 def _disagree(ensemble: Ensemble, rows: Float[Array, "rows inputs"]) -> Float[Array, "rows 1"]:

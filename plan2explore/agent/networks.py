@@ -16,7 +16,6 @@ from jaxtyping import Array, Float, Key
 
 from plan2explore.agent.activations import elu, relu
 from plan2explore.agent.convolutions import (
-    Form,
     fill_images,
     grow,
     grow_blocks,
@@ -175,15 +174,13 @@ class ImageEncoder(eqx.Module):
     """
 
     layers: tuple[ImageLayer, ...]
-    form: Form = eqx.field(static=True)
 
-    def __init__(self, size: int, depth: int, key: Key[Array, ""], form: Form = "auto"):
+    def __init__(self, size: int, depth: int, key: Key[Array, ""]):
         channels = [3, *[depth * 2**layer for layer in range(image_layers(size))]]
         keys = jax.random.split(key, len(channels) - 1)
         self.layers = tuple(
             ImageLayer(4, *pair, key) for pair, key in zip(pairwise(channels), keys, strict=True)
         )
-        self.form = form
 
     @property
     def features(self) -> int:
@@ -193,7 +190,7 @@ class ImageEncoder(eqx.Module):
     def __call__(self, images: Float[Array, "*batch size size 3"]) -> Float[Array, "*batch features"]:
         x = images.reshape(-1, *images.shape[-3:]).astype(narrower(images, self.layers[0].weight))
         for layer in self.layers:
-            x = relu(plus(shrink(x, layer.weight, self.form), layer.bias))
+            x = relu(plus(shrink(x, layer.weight), layer.bias))
         return x.reshape(*images.shape[:-3], -1)
 
 
@@ -206,9 +203,8 @@ class ImageDecoder(eqx.Module):
 
     linear: Linear
     layers: tuple[ImageLayer, ...]
-    form: Form = eqx.field(static=True)
 
-    def __init__(self, inputs: int, size: int, depth: int, key: Key[Array, ""], form: Form = "auto"):
+    def __init__(self, inputs: int, size: int, depth: int, key: Key[Array, ""]):
         count = image_layers(size)
         kernels = [5] * (count - 2) + [6, 6]
         widest = 2 * 2 * depth * 2 ** (count - 1)
@@ -219,12 +215,9 @@ class ImageDecoder(eqx.Module):
             ImageLayer(kernel, *pair, key)
             for kernel, pair, key in zip(kernels, pairwise(channels), keys, strict=True)
         )
-        self.form = form
 
     def __call__(self, features: Float[Array, "*batch inputs"]) -> Float[Array, "*batch size size 3"]:
-        made = (
-            self._plainly(features) if self.form == "plain" else images_of_blocks(self._blocks(features), 4)
-        )
+        made = images_of_blocks(self._blocks(features), 4)
         return made.reshape(*features.shape[:-1], *made.shape[1:])
 
     def squared_miss(
@@ -234,34 +227,20 @@ class ImageDecoder(eqx.Module):
 
         This is the images' negative log-likelihood under Gaussians of unit variance, less its constant.
         """
-        if self.form == "plain":
-            made, target = self._plainly(features), images
-        else:
-            # The picture is never put together: the images are taken apart instead, without a backward pass.
-            made, target = self._blocks(features), image_blocks(images, 4)
+        # The picture is never put together: the images are taken apart instead, without a backward pass.
+        made, target = self._blocks(features), image_blocks(images, 4)
         miss = made.astype(jnp.float32) - target.astype(jnp.float32).reshape(made.shape)
         return 0.5 * jnp.sum(miss**2, axis=(1, 2, 3)).reshape(features.shape[:-1])
-
-    def _plainly(self, features: Float[Array, "*batch inputs"]) -> Float[Array, "flat size size 3"]:
-        x, last = self._grow(features, self.layers[:-1]), self.layers[-1]
-        return plus(grow(x, last.weight, self.form), last.bias)
 
     def _blocks(
         self, features: Float[Array, "*batch inputs"]
     ) -> Float[Array, "flat rows columns double_block"]:
         """The picture as blocks of 4x4 pixels: the last two layers without moving a pixel to its place."""
         flat = features.reshape(-1, features.shape[-1])
-        x, (penultimate, last) = self._grow(fill_images(flat, self.form), self.layers[:-2]), self.layers[-2:]
-        x = grow_blocks(x, penultimate.weight, self.form)
-        x = relu(plus(x, jnp.tile(penultimate.bias, 4)))
-        x = plus(grow_double_blocks(x, last.weight, self.form), jnp.tile(last.bias, 16))
+        *others, penultimate, last = self.layers
+        x = self.linear(fill_images(flat)).reshape(-1, 1, 1, self.layers[0].weight.shape[2])
+        for layer in others:
+            x = relu(plus(grow(x, layer.weight), layer.bias))
+        x = relu(plus(grow_blocks(x, penultimate.weight), jnp.tile(penultimate.bias, 4)))
+        x = plus(grow_double_blocks(x, last.weight), jnp.tile(last.bias, 16))
         return x[: flat.shape[0]]
-
-    def _grow(
-        self, features: Float[Array, "*batch inputs"], layers: tuple[ImageLayer, ...]
-    ) -> Float[Array, "flat side side outputs"]:
-        """What the given first layers make."""
-        x = self.linear(features).reshape(-1, 1, 1, self.layers[0].weight.shape[2])
-        for layer in layers:
-            x = relu(plus(grow(x, layer.weight, self.form), layer.bias))
-        return x

@@ -13,30 +13,28 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-ProductForm = Literal["auto", "plain", "wide"]
 ALIGNMENT = 8  # numbers of 16 bits in the 16 bytes that a GPU loads at once
 PARTS = 16  # of a long sum, taken side by side
 LONG = 8192  # rows from which on a sum is taken in parts
 
 
-def is_wide(form: ProductForm) -> bool:
-    """Whether products take the form for GPUs; `auto` does on a GPU."""
-    return form == "wide" or (form == "auto" and jax.default_backend() == "gpu")
+def on_gpu() -> bool:
+    """Whether products, image layers and disagreement take their forms for GPUs."""
+    return jax.default_backend() == "gpu"
 
 
 def in_full_rows(
     function: Callable[[Float[Array, "*batch inputs"]], Float[Array, "*batch outputs"]],
     x: Float[Array, "*batch inputs"],
-    form: ProductForm = "auto",
 ) -> Float[Array, "*batch outputs"]:
     """`function(x)`, for a function that treats every row for itself, with as many rows as a GPU likes."""
-    if not is_wide(form):
+    if not on_gpu():
         return function(x)
     flat = x.reshape(-1, x.shape[-1])
     rows = flat.shape[0]
@@ -53,7 +51,7 @@ def fill_up(x: Array, axis: int, unit: int = ALIGNMENT) -> Array:
 
 def fill_rows(x: Float[Array, "*batch rows size"]) -> Float[Array, "*batch _ size"]:
     """On a GPU, the array with as many rows as it likes: for work in several steps, whose end drops the added ones."""
-    return fill_up(x, -2) if is_wide("auto") else x
+    return fill_up(x, -2) if on_gpu() else x
 
 
 def parts_of(rows: int) -> int:
@@ -70,13 +68,10 @@ def plus(x: Float[Array, "*batch outputs"], bias: Float[Array, " outputs"]) -> F
 
 
 def affine(
-    x: Float[Array, "*batch inputs"],
-    weight: Float[Array, "inputs outputs"],
-    bias: Float[Array, " outputs"],
-    form: ProductForm = "auto",
+    x: Float[Array, "*batch inputs"], weight: Float[Array, "inputs outputs"], bias: Float[Array, " outputs"]
 ) -> Float[Array, "*batch outputs"]:
-    """`x @ weight + bias`; `wide` is the form for GPUs, `plain` the one for all else."""
-    if not is_wide(form):
+    """`x @ weight + bias`."""
+    if not on_gpu():
         return plus(x @ weight, bias)
     return _wide(fill_up(x, -1), fill_up(weight, 0), bias)
 

@@ -1,52 +1,65 @@
-"""Every fast form of an image layer agrees with its plain form, values and gradients, and that with loops."""
-
-from functools import partial
+"""Both forms of an image layer agree with the plain convolution, values and gradients, and that with loops."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 from plan2explore.agent import convolutions as conv
+from plan2explore.agent import products
+
+LAYOUT = conv.LAYOUT
+
+
+@pytest.fixture(params=["gpu", "cpu"], autouse=True)
+def device(request, monkeypatch):
+    """Every test sees both forms."""
+    monkeypatch.setattr(products, "on_gpu", lambda: request.param == "gpu")
+
+
+def plain_shrink(images, weight):
+    return lax.conv_general_dilated(images, weight, (2, 2), "VALID", dimension_numbers=LAYOUT)
+
+
+def plain_grow(images, weight):
+    return lax.conv_transpose(images, weight[::-1, ::-1], (2, 2), "VALID", dimension_numbers=LAYOUT)
 
 
 def random(*shape, seed=0):
     return jax.random.normal(jax.random.key(seed), shape)
 
 
-def value_and_gradients(layer, images, weight, form):
+def value_and_gradients(layer, images, weight):
     def loss(images, weight):
-        made = layer(images, weight, form)
+        made = layer(images, weight)
         return jnp.mean(made * jnp.cos(jnp.arange(made.size)).reshape(made.shape)), made
 
     (_, made), gradients = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))(images, weight)
     return made, *gradients
 
 
-def assert_same(layer, images, weight, form):
-    plain = value_and_gradients(layer, images, weight, "plain")
-    fast = value_and_gradients(layer, images, weight, form)
-    for expected, got in zip(plain, fast, strict=True):
+def assert_same(plain, layer, images, weight):
+    both = (value_and_gradients(each, images, weight) for each in (plain, layer))
+    for expected, got in zip(*both, strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("form", ["conv", "patches", "auto"])
 @pytest.mark.parametrize("side", [16, 15, 6])
-def test_every_form_of_shrink_is_the_strided_convolution(form, side):
-    assert_same(conv.shrink, random(2, side, side, 3), random(4, 4, 3, 5, seed=1) / 7, form)
+def test_shrink_is_the_strided_convolution(side):
+    assert_same(plain_shrink, conv.shrink, random(2, side, side, 3), random(4, 4, 3, 5, seed=1) / 7)
 
 
-@pytest.mark.parametrize("form", ["patches", "shifts", "auto"])
 @pytest.mark.parametrize("side", [1, 5])
 @pytest.mark.parametrize("kernel", [5, 6])
-def test_every_form_of_grow_is_the_transposed_convolution(form, side, kernel):
-    assert_same(conv.grow, random(2, side, side, 3), random(kernel, kernel, 3, 4, seed=1) / 7, form)
+def test_grow_is_the_transposed_convolution(side, kernel):
+    assert_same(plain_grow, conv.grow, random(2, side, side, 3), random(kernel, kernel, 3, 4, seed=1) / 7)
 
 
-def test_plain_shrink_against_loops():
+def test_shrink_against_loops():
     images, weight = random(1, 7, 7, 2), random(4, 4, 2, 3, seed=1)
-    made = conv.shrink(images, weight, "plain")
-    assert made.shape[1] == conv.shrunk(7)
+    made = conv.shrink(images, weight)
+    assert made.shape == (1, 2, 2, 3)
     for y in range(2):
         for x in range(2):
             window = images[0, 2 * y : 2 * y + 4, 2 * x : 2 * x + 4]
@@ -54,11 +67,10 @@ def test_plain_shrink_against_loops():
             np.testing.assert_allclose(made[0, y, x], expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kernel", [5, 6])
-def test_plain_grow_against_loops(kernel):
+@pytest.mark.parametrize(("kernel", "side"), [(5, 9), (6, 10)])
+def test_grow_against_loops(kernel, side):
     images, weight = random(1, 3, 3, 2), random(kernel, kernel, 2, 3, seed=1)
-    made = conv.grow(images, weight, "plain")
-    side = conv.grown(3, kernel)
+    made = conv.grow(images, weight)
     expected = np.zeros((side, side, 3))
     for y in range(3):
         for x in range(3):
@@ -80,31 +92,18 @@ def test_blocks_and_back():
 
 def test_grow_in_blocks_is_grow():
     images, weight = random(2, 5, 5, 3), random(6, 6, 3, 4, seed=1)
-    plain, blocks = conv.grow(images, weight, "plain"), conv.grow_blocks(images, weight)
+    plain, blocks = plain_grow(images, weight), conv.grow_blocks(images, weight)
     np.testing.assert_allclose(conv.images_of_blocks(blocks), plain, rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("form", ["auto", "patches", "shifts"])
-def test_grow_from_blocks_to_double_blocks_is_grow(form):
-    def from_blocks(images, weight, form):
-        if form == "plain":
-            return conv.grow(images, weight, form)
-        return conv.images_of_blocks(conv.grow_double_blocks(conv.image_blocks(images), weight, form), 4)
+def test_grow_from_blocks_to_double_blocks_is_grow():
+    def from_blocks(images, weight):
+        return conv.images_of_blocks(conv.grow_double_blocks(conv.image_blocks(images), weight), 4)
 
-    assert_same(from_blocks, random(2, 6, 6, 3), random(6, 6, 3, 4, seed=1) / 7, form)
-
-
-@pytest.mark.parametrize("layer", [conv.shrink, conv.grow])
-def test_an_unknown_form_is_refused(layer):
-    with pytest.raises(ValueError, match="choose auto"):
-        layer(random(1, 8, 8, 1), random(4, 4, 1, 1), "fourier")
+    assert_same(plain_grow, from_blocks, random(2, 6, 6, 3), random(6, 6, 3, 4, seed=1) / 7)
 
 
 def test_the_images_precision_is_kept():
     half = jnp.ones((1, 8, 8, 2), jnp.bfloat16)
-    for form in ("plain", "conv", "patches"):
-        made = jax.eval_shape(partial(conv.shrink, form=form), half, jnp.ones((4, 4, 2, 3)))
-        assert made.dtype == half.dtype
-    for form in ("plain", "patches", "shifts"):
-        made = jax.eval_shape(partial(conv.grow, form=form), half, jnp.ones((6, 6, 2, 3)))
-        assert made.dtype == half.dtype
+    assert jax.eval_shape(conv.shrink, half, jnp.ones((4, 4, 2, 3))).dtype == half.dtype
+    assert jax.eval_shape(conv.grow, half, jnp.ones((6, 6, 2, 3))).dtype == half.dtype

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from plan2explore.agent import products
 from plan2explore.agent.ensemble import (
     Ensemble,
     bootstrap_mean,
@@ -157,24 +158,25 @@ def test_members_start_apart_and_each_learns_from_its_own_loss():
 
 @pytest.mark.parametrize("shape", [(8,), (3, 5)])
 @pytest.mark.parametrize(("dtype", "share"), [(jnp.float32, 1e-5), (jnp.bfloat16, 0.05)])
-def test_the_form_for_gpus_is_the_disagreement_of_the_predictions(shape, dtype, share):
+def test_the_form_for_gpus_is_the_disagreement_of_the_predictions(shape, dtype, share, monkeypatch):
     """Values, and gradients with respect to the inputs and to every parameter of the members."""
     ensemble = jax.tree.map(lambda leaf: leaf.astype(dtype), make_ensemble(CONFIG, jax.random.key(3)))
     keys = jax.random.split(jax.random.key(4), 2)
     inputs = jax.random.normal(keys[0], (*shape, input_size(CONFIG, SIZES)), dtype)
     pull = jax.random.normal(keys[1], shape)
 
-    def told(form):
+    def told():
         def total(ensemble, inputs):
-            made = ensemble_disagreement(ensemble, inputs, form)
+            made = ensemble_disagreement(ensemble, inputs)
             return (made * pull).sum(), made
 
         (_, made), gradients = jax.value_and_grad(total, argnums=(0, 1), has_aux=True)(ensemble, inputs)
         return made, gradients
 
-    plain = told("plain")
+    plain = told()
     np.testing.assert_allclose(plain[0], disagreement(ensemble(inputs)), rtol=1e-6)
-    wide = told("wide")
+    monkeypatch.setattr(products, "on_gpu", lambda: True)
+    wide = told()
     assert jax.tree.structure(wide) == jax.tree.structure(plain)
     for ours, theirs in zip(jax.tree.leaves(wide), jax.tree.leaves(plain), strict=True):
         assert ours.dtype == theirs.dtype

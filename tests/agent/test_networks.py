@@ -1,13 +1,15 @@
-"""The networks have the paper's shapes, compute what their docstrings say, and agree between their forms."""
+"""The networks have the paper's shapes, and compute what their docstrings say in the forms for every device."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 from scipy import stats
 
-from plan2explore.agent import convolutions
+from plan2explore.agent import convolutions, products
+from plan2explore.agent.convolutions import LAYOUT
 from plan2explore.agent.networks import MLP, GRUCell, ImageDecoder, ImageEncoder, Linear
 
 KEY = jax.random.key(0)
@@ -106,32 +108,47 @@ def assert_same(expected, got):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("form", ["auto", "conv", "patches"])
-def test_forms_of_the_encoder_agree(form):
-    def loss(encoder, images):
-        return jnp.mean(jnp.sin(encoder(images)))
-
-    images = random(2, 32, 32, 3)
-    expected, got = (gradients(loss, ImageEncoder(32, 4, KEY, each), images) for each in ("plain", form))
-    assert_same(expected, got)
+def plain_encoder(encoder, images):
+    x = images
+    for layer in encoder.layers:
+        x = jax.nn.relu(lax.conv_general_dilated(x, layer.weight, (2, 2), "VALID", dimension_numbers=LAYOUT) + layer.bias)
+    return x.reshape(len(images), -1)
 
 
-@pytest.mark.parametrize("form", ["auto", "patches", "shifts", "shifts, filled up"])
-def test_forms_of_the_decoder_agree_in_picture_and_loss(form, monkeypatch):
-    if form == "shifts, filled up":
-        form = "shifts"
+def plain_decoder(decoder, features):
+    x = decoder.linear(features.reshape(-1, features.shape[-1]))[:, None, None]
+    for layer in decoder.layers:
+        x = jax.nn.relu(x) if layer is not decoder.layers[0] else x
+        weight = layer.weight[::-1, ::-1]
+        x = lax.conv_transpose(x, weight, (2, 2), "VALID", dimension_numbers=LAYOUT) + layer.bias
+    return x.reshape(*features.shape[:-1], *x.shape[1:])
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_the_encoder_is_a_chain_of_plain_convolutions(gpu, monkeypatch):
+    monkeypatch.setattr(products, "on_gpu", lambda: gpu)
+    encoder, images = ImageEncoder(32, 4, KEY), random(2, 32, 32, 3)
+    expected = gradients(lambda encoder, images: jnp.mean(jnp.sin(plain_encoder(encoder, images))), encoder, images)
+    assert_same(expected, gradients(lambda encoder, images: jnp.mean(jnp.sin(encoder(images))), encoder, images))
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu", "gpu, filled up"])
+def test_the_decoder_is_a_chain_of_plain_convolutions_in_picture_and_loss(device, monkeypatch):
+    monkeypatch.setattr(products, "on_gpu", lambda: device != "cpu")
+    if device == "gpu, filled up":
         monkeypatch.setattr(convolutions, "MANY_IMAGES", 6)
         monkeypatch.setattr(convolutions, "ROUND_NUMBER", 4)
+
+    def plain_loss(decoder, features, images):
+        return 0.5 * jnp.mean(jnp.square(plain_decoder(decoder, features) - images).sum((-1, -2, -3))) / images[0, 0].size
 
     def loss(decoder, features, images):
         return jnp.mean(decoder.squared_miss(features, images)) / images[0, 0].size
 
     features, images = random(2, 3, 5), random(2, 3, 32, 32, 3, seed=1)
-    plain, fast = (
-        jax.tree.map(lambda leaf: leaf + 0.01, ImageDecoder(5, 32, 4, KEY, each)) for each in ("plain", form)
-    )
-    assert_same([plain(features)], [fast(features)])
-    assert_same(gradients(loss, plain, features, images), gradients(loss, fast, features, images))
+    decoder = jax.tree.map(lambda leaf: leaf + 0.01, ImageDecoder(5, 32, 4, KEY))
+    assert_same([plain_decoder(decoder, features)], [decoder(features)])
+    assert_same(gradients(plain_loss, decoder, features, images), gradients(loss, decoder, features, images))
 
 
 def test_the_decoders_likelihood_against_scipy():

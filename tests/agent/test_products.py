@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from plan2explore.agent import convolutions, products
+from plan2explore.agent import products
 from plan2explore.agent.agent import Agent
 from plan2explore.agent.gradients import learn_behaviors, learn_model, learn_novelty, open_batch
 from plan2explore.agent.learner import Learner
@@ -20,6 +20,15 @@ def close(one, other):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), one, other)
 
 
+def in_both_forms(monkeypatch, compute):
+    """What is computed in the form for GPUs, and in the other."""
+    found = []
+    for gpu in (True, False):
+        monkeypatch.setattr(products, "on_gpu", lambda gpu=gpu: gpu)
+        found.append(compute())
+    return found
+
+
 @pytest.mark.parametrize("shape", [(5, 7), (3, 4, 8), (2, 6, 13), (2, 3, 4, 10)])
 @pytest.mark.parametrize("long", [1, 10_000])
 def test_wide_products_are_plain_ones(monkeypatch, shape, long):
@@ -29,26 +38,20 @@ def test_wide_products_are_plain_ones(monkeypatch, shape, long):
     weight, bias = jax.random.normal(keys[1], (shape[-1], 6)), jax.random.normal(keys[2], (6,))
     pull = jax.random.normal(keys[3], (*shape[:-1], 6))
 
-    def of(form):
-        def loss(x, weight, bias):
-            return (in_full_rows(lambda rows: affine(rows, weight, bias, form), x, form) * pull).sum()
+    def loss(x, weight, bias):
+        return (in_full_rows(lambda rows: affine(rows, weight, bias), x) * pull).sum()
 
-        return jax.value_and_grad(loss, argnums=(0, 1, 2))(x, weight, bias)
-
-    close(of("wide"), of("plain"))
+    close(*in_both_forms(monkeypatch, lambda: jax.value_and_grad(loss, argnums=(0, 1, 2))(x, weight, bias)))
 
 
-def test_wide_products_work_under_vmap():
+def test_wide_products_work_under_vmap(monkeypatch):
     x, weight = jnp.arange(24.0).reshape(2, 3, 4), jnp.arange(40.0).reshape(2, 4, 5)
     bias = jnp.arange(10.0).reshape(2, 5)
 
-    def slopes(form):
-        def loss(x, weight, bias):
-            return (in_full_rows(lambda rows: affine(rows, weight, bias, form), x, form) ** 2).sum()
+    def loss(x, weight, bias):
+        return (in_full_rows(lambda rows: affine(rows, weight, bias), x) ** 2).sum()
 
-        return jax.vmap(jax.grad(loss, argnums=(0, 1, 2)))(x, weight, bias)
-
-    close(slopes("wide"), slopes("plain"))
+    close(*in_both_forms(monkeypatch, lambda: jax.vmap(jax.grad(loss, argnums=(0, 1, 2)))(x, weight, bias)))
 
 
 def test_weights_apart_is_the_plain_gradient_of_a_loop():
@@ -88,7 +91,7 @@ def test_a_whole_update_is_the_same_in_both_forms(monkeypatch, shape):
         return {name: np.asarray(part.rows) for name, part in state.parts.items()}
 
     plain = updated()
-    monkeypatch.setattr(products, "is_wide", lambda form: True)
+    monkeypatch.setattr(products, "on_gpu", lambda: True)
     monkeypatch.setattr(products, "LONG", 512)  # so that sums are taken in parts here too
     wide = updated()
     for name, rows in plain.items():
@@ -101,17 +104,17 @@ def test_long_sums_are_taken_in_as_many_parts_as_there_can_be():
 
 
 @pytest.mark.parametrize(("rows", "full"), [(2500, 2504), (37_500, 37_504), (37_560, 37_560), (8 * 8209, 65_792)])
-def test_rows_are_filled_up_as_far_as_needed(rows, full):
+def test_rows_are_filled_up_as_far_as_needed(monkeypatch, rows, full):
+    monkeypatch.setattr(products, "on_gpu", lambda: True)
     seen = []
-    in_full_rows(lambda flat: seen.append(flat.shape[0]) or flat, jnp.zeros((rows, 1)), "wide")
+    in_full_rows(lambda flat: seen.append(flat.shape[0]) or flat, jnp.zeros((rows, 1)))
     assert seen == [full]
 
 
 @pytest.mark.parametrize("form", ["plain", "wide"])
 def test_no_long_sum_in_an_update_is_taken_in_bfloat16(monkeypatch, form):
     """Every sum over the batch, wherever it comes from, is one of float32."""
-    monkeypatch.setattr(products, "is_wide", lambda _: form == "wide")
-    monkeypatch.setattr(convolutions, "choose", lambda chosen, on_gpu: on_gpu if form == "wide" else "patches")
+    monkeypatch.setattr(products, "on_gpu", lambda: form == "wide")
     agent = Agent(replace(tiny, precision="bfloat16"), Spaces(action=2, image=16, proprio=3, tasks=1))
     shape = (tiny.batch, tiny.length)
     batch = {
