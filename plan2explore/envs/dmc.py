@@ -12,7 +12,6 @@ from .render import make_renderer
 from .state import Snapshot
 from .tasks import Task, call_reward
 
-EPISODE = 1000  # env steps
 Observation = dict[str, Any]
 
 
@@ -25,6 +24,7 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 25}  # noqa: RUF012 (Gymnasium's own form)
     render_mode = "rgb_array"
+    episode = 1000  # env steps, unless something ends it early
 
     def __init__(
         self, name: str, renderer: str, size: int, action_repeat: int, seed: int, task: Task | None = None
@@ -124,10 +124,10 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
             self._env_steps += 1
             # dm_control ends an episode early by a termination value of 0 (only lqr does).
             terminated = self._world.task.get_termination(self.physics) == 0.0
-            if terminated or self._env_steps == EPISODE:
+            if terminated or self._env_steps == self.episode:
                 self._running = False
                 break
-        truncated = self._env_steps == EPISODE and not terminated
+        truncated = self._env_steps == self.episode and not terminated
         return self._observe(), reward, terminated, truncated, {"env_steps": self._env_steps, "state": state}
 
     def _control(self, action: np.ndarray) -> np.ndarray:

@@ -67,7 +67,7 @@ class GymnasiumEnv(gymnasium.Env[Observation, np.ndarray]):
         self._inner = make_inner(name, "rgb_array")
         self._task = task
         self._next_seed: int | None = seed
-        self._limit = (self._inner.spec.max_episode_steps if self._inner.spec else None) or EPISODE
+        self.episode = (self._inner.spec.max_episode_steps if self._inner.spec else None) or EPISODE
         box: Any = self._inner.action_space
         self._low, self._high = np.asarray(box.low, np.float64), np.asarray(box.high, np.float64)
         self.action_space = spaces.Box(-1.0, 1.0, (int(np.prod(box.shape)),), np.float32)
@@ -118,7 +118,7 @@ class GymnasiumEnv(gymnasium.Env[Observation, np.ndarray]):
             self._env_steps += 1
             total += self._own_reward(before, control) if self._task else float(reward)
             row[:] = np.concatenate([self._flatten(self._last), control.ravel()])
-            truncated = truncated or self._env_steps >= self._limit
+            truncated = truncated or self._env_steps >= self.episode
             if terminated or truncated:
                 self._running = False
                 break

@@ -14,7 +14,6 @@ from ..memory import Episode
 from ..memory.replay import TooLittleMemoryError, gigabytes, host_room
 from ..runs.folder import RunError
 
-SUITE_EPISODE = 1000  # env steps
 MANY = 64  # environments: what more of them need is found out before they are made
 
 
@@ -38,14 +37,13 @@ class WorldInfo:
 
 def inspect_world(config: WorldConfig) -> WorldInfo:
     """Makes the world once to look at it. A wrong name, size or renderer is an error here, before anything is written."""
-    env = make(config.world, config.renderer, config.size, config.action_repeat)
+    env = make(config.world, **_options(config))
     try:
         if config.world.startswith(GYMNASIUM):
             env.reset(seed=0)  # draws its first picture, perhaps with a package that is not installed
         spaces: Any = env.observation_space
         action, proprio = env.action_space.shape or (1,), spaces["proprio"].shape
-        episode = getattr(env, "_limit", SUITE_EPISODE)
-        return WorldInfo(action[0], proprio[0], env.renderer, env.fps, episode, config.action_repeat)
+        return WorldInfo(action[0], proprio[0], env.renderer, env.fps, env.episode, config.action_repeat)
     finally:
         env.close()
 
@@ -116,29 +114,21 @@ def make_collecting(
     config: WorldConfig, count: int, seed: int, first_episode: int = 0, workers: int | None = None
 ) -> VectorEnv:
     """Environments to collect in."""
-    return VectorEnv(
-        config.world,
-        count,
-        workers,
-        seed=seed,
-        first_episode=first_episode,
-        size=config.size,
-        action_repeat=config.action_repeat,
-        renderer=config.renderer,
-    )
+    return VectorEnv(config.world, count, workers, seed=seed, first_episode=first_episode, **_options(config))
 
 
-def make_for_tasks(
-    config: WorldConfig, tasks: Sequence[Task], episodes: int, seed: int, workers: int | None = None
-) -> VectorEnv:
+def make_for_tasks(config: WorldConfig, tasks: Sequence[Task], episodes: int, seed: int) -> VectorEnv:
     """Environments to evaluate in: `episodes` of each task in turn, in the order of the tasks."""
     makes = [partial(make_task, config, task) for task in tasks for _ in range(episodes)]
-    return VectorEnv(makes, len(makes), workers, seed=seed)
+    return VectorEnv(makes, len(makes), seed=seed)
 
 
 def make_task(config: WorldConfig, task: Task) -> Any:
     """The world with this task's own reward and initial states."""
-    options: dict[str, Any] = {"size": config.size, "action_repeat": config.action_repeat, "renderer": config.renderer}
     if task.reward is None:
-        return make(task.name, **options)
-    return make(domain_of(config.world), task=task, **options)
+        return make(task.name, **_options(config))
+    return make(domain_of(config.world), task=task, **_options(config))
+
+
+def _options(config: WorldConfig) -> dict[str, Any]:
+    return {"size": config.size, "action_repeat": config.action_repeat, "renderer": config.renderer}

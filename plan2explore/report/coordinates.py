@@ -9,6 +9,7 @@ from ..envs import suite
 from ..envs.names import GYMNASIUM, split_name
 from ..envs.state import Snapshot
 from ..memory import Episode
+from ..phases.world import domain_of
 
 FREE = ("x", "y", "z", "quaternion w", "quaternion x", "quaternion y", "quaternion z")
 FREE_VELOCITY = ("x velocity", "y velocity", "z velocity", "x turning", "y turning", "z turning")
@@ -53,8 +54,7 @@ class Coordinates:
 
     def pairs(self, world: str) -> list[tuple[str, str]]:
         """The pairs to look at: those chosen for the domain, or the first positions and a velocity."""
-        domain = "" if world.startswith(GYMNASIUM) else split_name(world)[0]
-        chosen = [pair for pair in PAIRS.get(domain, ()) if set(pair) <= set(self.names)]
+        chosen = [pair for pair in PAIRS.get(domain_of(world), ()) if set(pair) <= set(self.names)]
         if chosen or len(self.names) < 2:
             return chosen
         half = len(self.names) // 2

@@ -99,16 +99,12 @@ class Explored:
                 faults.append(f"{path} is no adaptation of {self.name}: it is not shown.")
         return found, faults
 
-    def episode(self, number: int) -> Episode:
-        """One episode, with its pictures."""
-        return self.episodes.load(number)
-
     def last_episode(self) -> tuple[int, Episode]:
         """The last episode that can be read."""
         numbers = self.episodes.numbers()
         for number in reversed(numbers):
             try:
-                return number, self.episode(number)
+                return number, self.episodes.load(number)
             except (ValueError, OSError):
                 continue
         raise Missing(f"{self.name} has no whole episode." if not numbers else f"No episode of {self.name} can be read.")

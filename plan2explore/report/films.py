@@ -67,7 +67,7 @@ def _about(explored: Explored, number: int) -> str:
 
 def _of_episode(explored: Explored, number: int) -> Callable[[int], bytes]:
     def make(limit: int) -> bytes:
-        episode = explored.episode(number)
+        episode = explored.episodes.load(number)
         every = -(-len(episode) // MOST_FRAMES)
         return encode(episode.image[::every], frames_per_second(explored, episode) / every, limit)
 
