@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ..envs import make
-
 Policy = Callable[[dict[str, np.ndarray]], np.ndarray]
 
 
@@ -70,12 +68,3 @@ def record(env: Any, policy: Policy | None = None, seed: int = 0, policy_name: s
         drawn=drawn,
         meta=meta,
     )
-
-
-def record_random(world: str, seed: int = 0, **options: Any) -> Episode:
-    """One episode of random actions in a world made for it."""
-    env = make(world, seed=seed, **options)
-    try:
-        return record(env, seed=seed)
-    finally:
-        env.close()

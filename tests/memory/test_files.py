@@ -19,8 +19,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from episodes import record_random
 
-from plan2explore.memory import Episode, record_random
+from plan2explore.memory import Episode
 from plan2explore.memory.files import (
     FORMAT,
     LIMIT,

@@ -6,11 +6,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from episodes import record_random
 
 import plan2explore as p2e
 from plan2explore.config import Spaces, WorldConfig
 from plan2explore.envs import VectorEnv
-from plan2explore.memory.episode import Episode, record_random
+from plan2explore.memory.episode import Episode
 from plan2explore.memory.files import EpisodeFolder
 from plan2explore.memory.replay import Replay
 from plan2explore.phases.collect import Collector, label_steps, replay_rows

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from episodes import record_random
 from nano import (
     TASKS,
     assert_same_arrays,
@@ -262,7 +263,7 @@ def test_an_episode_of_a_round_to_come_that_is_damaged_is_played_again(taken_in_
 
 def test_an_episode_of_another_world_is_refused(taken_in_turn, copy_of):
     run = copy_of(taken_in_turn.run)
-    stranger = p2e.memory.episode.record_random("pendulum", size=8, action_repeat=100)
+    stranger = record_random("pendulum", size=8, action_repeat=100)
     EpisodeFolder(run.folder.episodes).save(3, stranger)
     with pytest.raises(RunError, match=r"000003.npz is an episode of 'pendulum'; this run is in 'cartpole'"):
         p2e.explore(run.path, 6000)

@@ -6,12 +6,12 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from episodes import record_random
 from sizes import NANO
 
 from plan2explore.agent.agent import Agent
 from plan2explore.agent.parts import Part
 from plan2explore.config import AdaptConfig, ExploreConfig, Schedule, Spaces, WorldConfig
-from plan2explore.memory import record_random
 from plan2explore.memory.files import EpisodeFolder
 from plan2explore.phases.evaluate import Scores
 from plan2explore.report.pictures import write_video
