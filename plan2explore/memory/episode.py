@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-Policy = Callable[[dict[str, np.ndarray]], np.ndarray]
+ActionFunction = Callable[[dict[str, np.ndarray]], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Episode:
         return len(self.action)
 
 
-def uniform_policy(action_space: Any, seed: int = 0) -> Policy:
+def uniform_policy(action_space: Any, seed: int = 0) -> ActionFunction:
     """Uniform random actions."""
     generator = np.random.default_rng(seed)
     return lambda observation: generator.uniform(-1, 1, action_space.shape).astype(np.float32)
 
 
-def record(env: Any, policy: Policy | None = None, seed: int = 0, policy_name: str = "random") -> Episode:
+def record(env: Any, policy: ActionFunction | None = None, seed: int = 0, policy_name: str = "random") -> Episode:
     """Plays one episode, by default with uniform random actions."""
     policy = policy or uniform_policy(env.action_space, seed)
     world = env.unwrapped

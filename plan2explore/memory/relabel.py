@@ -130,10 +130,10 @@ def label_rows(
         first_step: number of the first of these steps in its episode, for errors.
         where: what errors call the episode.
     """
-    return _labeller(world, task)(Rows(state, drawn, before, first_step, where))
+    return _labeller(world, task)(Stretch(state, drawn, before, first_step, where))
 
 
-class Rows(NamedTuple):
+class Stretch(NamedTuple):
     """Some steps of an episode, as `label_rows` takes them."""
 
     state: np.ndarray
@@ -152,7 +152,7 @@ class Rows(NamedTuple):
         return f"step {self.first_step + row}, {self.where}"
 
 
-Labeller = Callable[[Rows], np.ndarray]
+Labeller = Callable[[Stretch], np.ndarray]
 _labellers: list[tuple[str, Task, Labeller]] = []  # a list, since a user's reward need not be hashable
 
 
@@ -174,16 +174,16 @@ def _suite_labeller(world_name: str, task: Task) -> Labeller:
     physics, name, drawn_size = world.physics, task.name, world.drawn().size
     snapshot = Snapshot(physics.model.ptr, physics.data.ptr)
 
-    def labels(rows: Rows) -> np.ndarray:
-        if rows.state.shape[-1] != snapshot.size or rows.drawn.size != drawn_size:
+    def labels(stretch: Stretch) -> np.ndarray:
+        if stretch.state.shape[-1] != snapshot.size or stretch.drawn.size != drawn_size:
             raise ValueError(
-                f"The states of {rows.where} ({world_name}) do not fit {task.name!r}: {rows.state.shape[-1]} numbers "
+                f"The states of {stretch.where} ({world_name}) do not fit {task.name!r}: {stretch.state.shape[-1]} numbers "
                 f"each, where its world has {snapshot.size}; the two have different bodies"
             )
-        world.restore_drawn(rows.drawn)
-        taken, states = rows.taken()
-        rewards, row = [0.0] * len(rows.state), 0
-        spot = lambda: rows.spot(row)  # noqa: E731 (one function for all rows: it is asked about the present one)
+        world.restore_drawn(stretch.drawn)
+        taken, states = stretch.taken()
+        rewards, row = [0.0] * len(stretch.state), 0
+        spot = lambda: stretch.spot(row)  # noqa: E731 (one function for all rows: it is asked about the present one)
         for row, _ in zip(taken, snapshot.replay(states), strict=True):
             rewards[row] += call_reward(reward, name, spot, physics)
         return np.array(rewards)
@@ -210,16 +210,16 @@ def _gymnasium_labeller(world_name: str, task: Task) -> Labeller:
     space, box = inner.observation_space, inner.action_space
     flat = spaces.flatdim(space)
 
-    def labels(rows: Rows) -> np.ndarray:
-        if rows.state.shape[-1] != flat + int(np.prod(box.shape or ())):
-            raise ValueError(f"The states of {rows.where} do not fit {world_name}")
-        if rows.before is None:
+    def labels(stretch: Stretch) -> np.ndarray:
+        if stretch.state.shape[-1] != flat + int(np.prod(box.shape or ())):
+            raise ValueError(f"The states of {stretch.where} do not fit {world_name}")
+        if stretch.before is None:
             raise ValueError(f"A reward of {world_name} takes the observation before a step too: give `before`")
-        rewards = np.zeros(len(rows.state))
-        before = _unflatten(space, rows.before[:flat])
-        for row, state in zip(*rows.taken(), strict=True):
+        rewards = np.zeros(len(stretch.state))
+        before = _unflatten(space, stretch.before[:flat])
+        for row, state in zip(*stretch.taken(), strict=True):
             after, action = _unflatten(space, state[:flat]), state[flat:].reshape(box.shape).astype(box.dtype)
-            spot = functools.partial(rows.spot, row)
+            spot = functools.partial(stretch.spot, row)
             rewards[row] += call_reward(function, task.name, spot, before, action, after)
             before = after
         return rewards

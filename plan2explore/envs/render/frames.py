@@ -19,7 +19,7 @@ from .textures import Textures, build_textures, textures_digest
 from .visibility import Layer
 
 
-class Sizes(NamedTuple):
+class FrameSizes(NamedTuple):
     """All that the buffers' sizes depend on."""
 
     picture: int  # width and height
@@ -40,7 +40,7 @@ def make_layer(size: int) -> Layer:
     )
 
 
-def make_frame(sizes: Sizes, textures: Textures) -> Frame:
+def make_frame(sizes: FrameSizes, textures: Textures) -> Frame:
     """Empty buffers for a picture."""
     size, geoms, lights, planes, passes = sizes
     return Frame(
@@ -66,7 +66,7 @@ def make_frame(sizes: Sizes, textures: Textures) -> Frame:
 class Frames:
     """Frames of one kind: one, unless several threads draw at the same time."""
 
-    def __init__(self, sizes: Sizes, textures: Textures):
+    def __init__(self, sizes: FrameSizes, textures: Textures):
         self._sizes = sizes
         self._textures = textures
         self._free: list[Frame] = []
@@ -83,10 +83,10 @@ class Frames:
         self._free.append(frame)
 
 
-_known: weakref.WeakValueDictionary[tuple[Sizes, float, bytes], Frames] = weakref.WeakValueDictionary()
+_known: weakref.WeakValueDictionary[tuple[FrameSizes, float, bytes], Frames] = weakref.WeakValueDictionary()
 
 
-def shared_frames(model: mujoco.MjModel, sizes: Sizes, pixel: float) -> Frames:
+def shared_frames(model: mujoco.MjModel, sizes: FrameSizes, pixel: float) -> Frames:
     """Frames for a model's pictures, `pixel` wide at depth 1; the same for all models with the same textures."""
     key = sizes, pixel, textures_digest(model)
     frames = _known.get(key)

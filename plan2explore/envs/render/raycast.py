@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 
 from .features import shape_name
-from .frames import Sizes, shared_frames
+from .frames import FrameSizes, shared_frames
 from .kernel import one_at_a_time
 from .passes import RawScene, draw
 from .scene import CAMERA_FIELDS, GEOM_FIELDS, LIGHT_FIELDS, SceneSource, view
@@ -35,7 +35,7 @@ class RaycastRenderer:
             lights=view("mjvLight", scene.lights, LIGHT_FIELDS),
             cameras=view("mjvGLCamera", scene.camera, CAMERA_FIELDS),
         )
-        sizes = Sizes(
+        sizes = FrameSizes(
             picture=size,
             geoms=scene.maxgeom,
             lights=len(scene.lights),
