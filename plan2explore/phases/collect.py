@@ -103,6 +103,7 @@ class Collector:
         piece: int | None = None,
     ) -> None:
         self.vector, self.replay, self.folder, self.tasks = vector, replay, folder, tasks
+        self.count = vector.count
         self.world, self.info, self.spaces, self.seed, self.piece = world, info, spaces, seed, piece
         self.policy = "random"
         self.finished_steps = 0
@@ -116,11 +117,6 @@ class Collector:
         self._running: list[Running | None] = [None] * vector.count
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="episodes")
         self._writes: list[Future[None]] = []
-
-    @property
-    def count(self) -> int:
-        """Environments."""
-        return self.vector.count
 
     @property
     def env_steps(self) -> int:
@@ -194,10 +190,6 @@ class Collector:
         self.finished_episodes += 1
         self.check_writes()
 
-    def _make_room(self) -> None:
-        kept = [other.slot for other in self._running if other and other.slot is not None]
-        make_room(self.replay, kept)
-
     def _number(self, index: int, running: Running) -> int:
         """The episode's place on disk: the same whenever the same episode is played again."""
         return running.number * self.count + index
@@ -223,7 +215,7 @@ class Collector:
     def _tell_memory(self, index: int, running: Running) -> None:
         """Gives memory the steps that it does not have yet, with the rewards of all tasks."""
         if running.slot is None:
-            self._make_room()
+            make_room(self.replay, [other.slot for other in self._running if other and other.slot is not None])
             running.slot = self.replay.open()
         left_out = max(running.known - 1, 0)  # a reward may depend on the state before
         episode, new = self._episode(running, self._meta(index, running), left_out), running.known - left_out

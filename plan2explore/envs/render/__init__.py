@@ -53,27 +53,20 @@ def make_renderer(
     if renderer == "gl":
         return GLRenderer(model, data, camera, size)
     try:
-        return make_raycast(model, data, camera, size)
+        refuse_unsupported(model, camera)
+        return RaycastRenderer(model, data, camera, size)
     except (UnsupportedModelError, SceneLayoutError) as problem:
         if renderer == "raycast":
             raise
-        return make_gl_instead(model, data, camera, size, problem)
+        try:
+            return GLRenderer(model, data, camera, size)
+        except GLUnavailableError as error:
+            raise UnsupportedModelError(f"{problem} {error}") from error
 
 
-def make_raycast(model: mujoco.MjModel, data: mujoco.MjData, camera: int, size: int) -> RaycastRenderer:
-    """A ray-caster, if it can draw all of the model."""
+def refuse_unsupported(model: mujoco.MjModel, camera: int) -> None:
+    """Raises if the ray-caster cannot draw all of the model."""
     missing = unsupported_features(model, camera)
     if missing:
         names = ", ".join(missing)
         raise UnsupportedModelError(f"The ray-caster cannot draw this model ({names}): it needs OpenGL.")
-    return RaycastRenderer(model, data, camera, size)
-
-
-def make_gl_instead(
-    model: mujoco.MjModel, data: mujoco.MjData, camera: int, size: int, problem: Exception
-) -> GLRenderer:
-    """OpenGL, for a model that the ray-caster cannot draw."""
-    try:
-        return GLRenderer(model, data, camera, size)
-    except GLUnavailableError as error:
-        raise UnsupportedModelError(f"{problem} {error}") from error
