@@ -1,6 +1,6 @@
 """Episodes, and the rewards that any task would have given in them."""
 
-from .episode import Episode, record, uniform_policy
+from .episode import Episode, record
 from .relabel import relabel
 
-__all__ = ["Episode", "record", "relabel", "uniform_policy"]
+__all__ = ["Episode", "record", "relabel"]

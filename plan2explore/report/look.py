@@ -5,10 +5,9 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.progress import Progress
 
-from ..envs import GymnasiumEnv, SuiteEnv, make
-from ..memory import uniform_policy
+from ..envs import make
+from ..memory import record
 from ..runs.files import check_folder
 from .pictures import contact_sheet, write_video
 
@@ -23,7 +22,11 @@ def look_at(world: str, size: int, renderer: str, action_repeat: int, seed: int,
     env = make(world, renderer=renderer, size=size, action_repeat=action_repeat, seed=seed)
     env.reset(seed=seed)
     env.step(np.zeros(env.action_space.shape or ()))  # compiled now, so that the clock does not count it
-    frames, rewards, seconds = _play(env, seed, console)
+    with console.status("playing ..."):
+        start = time.perf_counter()
+        episode = record(env, seed=seed)
+        seconds = time.perf_counter() - start
+    frames = episode.image
     out.mkdir(parents=True, exist_ok=True)
     name = world.replace(":", "_").replace("/", "_")
     video = write_video(out / f"{name}.mp4", frames, env.fps)
@@ -32,25 +35,7 @@ def look_at(world: str, size: int, renderer: str, action_repeat: int, seed: int,
     contact_sheet(frames[shown], [f"env step {index * action_repeat}" for index in shown]).save(sheet)
     console.print(f"{len(frames) - 1} agent steps of {action_repeat} env steps, drawn by {env.renderer} at {size}x{size}")
     speed = (len(frames) - 1) / seconds
-    console.print(f"{speed:.0f} agent steps/s in one process, return {sum(rewards):.1f} (random actions)")
+    console.print(f"{speed:.0f} agent steps/s in one process, return {episode.reward.sum():.1f} (random actions)")
     console.print(f"video: {video}\ncontact sheet: {sheet}", soft_wrap=True)
     env.close()
     return 0
-
-
-def _play(env: SuiteEnv | GymnasiumEnv, seed: int, console: Console) -> tuple[np.ndarray, list[float], float]:
-    policy = uniform_policy(env.action_space, seed)
-    observation, _ = env.reset(seed=seed)
-    frames, rewards, over = [observation["image"]], [], False
-    with Progress(console=console, transient=True) as progress:
-        bar = progress.add_task("playing", total=None)
-        start = time.perf_counter()
-        while not over:
-            observation, reward, terminated, truncated, info = env.step(policy(observation))
-            frames.append(observation["image"])
-            rewards.append(reward)
-            over = terminated or truncated
-            if len(frames) % 50 == 0:
-                progress.update(bar, total=1000, completed=info["env_steps"])
-        seconds = time.perf_counter() - start
-    return np.stack(frames), rewards, seconds
