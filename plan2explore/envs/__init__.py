@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .dmc import SuiteEnv
     from .gymnasium import GymnasiumEnv
-    from .names import UnknownName, list_tasks, split_name
+    from .names import list_tasks
     from .tasks import RewardError, Task
     from .vector import VectorEnv
 
@@ -15,18 +15,12 @@ REPEATS = (1, 100)
 
 # Loaded when asked for: a worker process, or someone who only lists tasks, should not wait for all of it.
 HOMES = {
-    "GymnasiumEnv": "gymnasium",
     "RewardError": "tasks",
-    "SuiteEnv": "dmc",
     "Task": "tasks",
-    "UnknownName": "names",
     "VectorEnv": "vector",
     "list_tasks": "names",
-    "split_name": "names",
 }
-__all__ = [
-    "GymnasiumEnv", "RewardError", "SuiteEnv", "Task", "UnknownName", "VectorEnv", "list_tasks", "make", "split_name",
-]  # fmt: skip
+__all__ = ["RewardError", "Task", "VectorEnv", "list_tasks", "make"]
 
 
 def __getattr__(name: str) -> Any:

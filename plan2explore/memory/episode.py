@@ -30,15 +30,10 @@ class Episode:
         return len(self.action)
 
 
-def uniform_policy(action_space: Any, seed: int = 0) -> ActionFunction:
-    """Uniform random actions."""
-    generator = np.random.default_rng(seed)
-    return lambda observation: generator.uniform(-1, 1, action_space.shape).astype(np.float32)
-
-
 def record(env: Any, policy: ActionFunction | None = None, seed: int = 0, policy_name: str = "random") -> Episode:
     """Plays one episode, by default with uniform random actions."""
-    policy = policy or uniform_policy(env.action_space, seed)
+    generator = np.random.default_rng(seed)
+    policy = policy or (lambda observation: generator.uniform(-1, 1, env.action_space.shape).astype(np.float32))
     world = env.unwrapped
     observation, info = env.reset(seed=seed)
     first = np.full((world.action_repeat, world.state_size), np.nan)

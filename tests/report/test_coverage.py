@@ -82,7 +82,8 @@ def test_coordinates_are_the_worlds_own(world):
 
 
 def test_a_coordinate_is_what_its_name_says():
-    from plan2explore.envs import SuiteEnv, make
+    from plan2explore.envs import make
+    from plan2explore.envs.dmc import SuiteEnv
 
     env = make("cheetah", size=8, action_repeat=3)
     assert isinstance(env, SuiteEnv)
