@@ -31,10 +31,12 @@ class Metrics:
     after it is dropped, because it will be written again.
     """
 
-    def __init__(self, folder: RunFolder, resume_at: int | None = None, wandb: bool = False) -> None:
+    def __init__(
+        self, folder: RunFolder, resume_at: int | None = None, wandb: bool = False, updates: float = math.inf
+    ) -> None:
         self.file = folder.metrics_file
         self._wandb = _start_wandb(folder) if wandb else None  # first: it may be missing
-        _drop_after(self.file, math.inf if resume_at is None else resume_at)
+        _drop_after(self.file, math.inf if resume_at is None else resume_at, updates)
         self._events = _EventFile(folder.tensorboard, resume_at)
         self._encoder = ThreadPoolExecutor(1, thread_name_prefix="films")
         self._films: deque[QueuedFilm] = deque()
@@ -141,13 +143,14 @@ def _finite(number: int | float) -> int | float | None:
     return number if math.isfinite(number) else None
 
 
-def _drop_after(file: Path, env_steps: float) -> None:
-    """Removes lines of later moments, and a last line that was never finished."""
+def _drop_after(file: Path, env_steps: float, updates: float) -> None:
+    """Removes lines of later moments, and a last line that was never finished. Many updates may share an env step."""
     whole, torn = split_lines(file)
 
     def is_later(line: bytes) -> bool:
-        steps = (parse_object(line) or {}).get("env_steps")
-        return isinstance(steps, int) and steps > env_steps
+        found = parse_object(line) or {}
+        moments = (found.get("env_steps"), env_steps), (found.get("update"), updates)
+        return any(isinstance(moment, int | float) and moment > last for moment, last in moments)
 
     kept = [line for line in whole if not is_later(line)]
     if torn or len(kept) < len(whole):

@@ -89,6 +89,15 @@ def test_a_killed_run_goes_on_from_its_checkpoint(run):
     assert len(list(run.tensorboard.iterdir())) == 2, "starts within one second have their own files"
 
 
+def test_updates_after_the_checkpoint_are_dropped_at_the_same_env_step_too(run):
+    with Metrics(run) as metrics:
+        for update in (100, 200, 300):
+            metrics.write(5000, {"update": update})
+        metrics.write(5000, {"score": 1.0})
+    with Metrics(run, resume_at=5000, updates=200):
+        assert [line.get("update") for line in read_lines(run.metrics_file)] == [100, 200, None]
+
+
 def test_damaged_lines_are_named_and_kept(run, caplog):
     lines = [b'{"env_steps": 0}', b'{"env_steps": 1, "x": \xff\x00', b"[3]", b'{"y": 1}', b'{"env_steps": 4}', b'{"env_st']
     run.metrics_file.write_bytes(b"\n".join(lines))
