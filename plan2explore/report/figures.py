@@ -27,6 +27,7 @@ WIDE, HIGH, LEGEND = 4.7, 2.9, 0.21  # inches: as wide as a phone, so that nothi
 FAR_APART = 30  # values whose largest is so many times their smallest are drawn on a logarithmic scale
 BEGINNING = 0.1  # of a curve: losses fall steeply there
 SQUASHED = 4  # axes are for the rest of a curve where it would have less than a quarter of their height otherwise
+FEW = 10  # points that a curve's axes are not fitted to
 TAILS = (0.02, 0.98)  # quantiles of the rest: a single peak does not squash it either
 MOST_POINTS = 600
 Limits = tuple[float, float]
@@ -121,7 +122,7 @@ def upright_axis(lines: Sequence[Line]) -> tuple[bool, Limits | None]:
     last = [y[-1] for y in every]
     low, high = (float(end) for end in np.quantile(later, TAILS))
     low, high = min(low, *last), max(high, *last)
-    if not 0 < SQUASHED * (high - low) < np.ptp(np.concatenate(every)):
+    if len(later) < FEW or not 0 < SQUASHED * (high - low) < np.ptp(np.concatenate(every)):
         return logarithmic, None
     margin = 0.15 * (high - low)
     limits = low - margin, high + margin

@@ -71,6 +71,12 @@ def test_points_at_the_first_env_step_are_the_beginning():
     assert upright_axis([Line("", np.arange(20), line.y)])[1] is None
 
 
+def test_few_points_are_all_shown():
+    x = [5000] * 6 + [5500, 6000]
+    line = Line("", x, [0.6, 2.9, 13.0, 62.0, 111.0, 95.0, 37.0, 18.0])
+    assert upright_axis([line])[1] is None
+
+
 def test_a_far_beginning_needs_no_logarithms_when_it_is_outside():
     line = Line("", np.arange(20), [3000.0, *FALLING[1:]])
     logarithmic, limits = upright_axis([line])
