@@ -217,7 +217,7 @@ def test_more_steps_or_other_settings_are_not_finished_before(tmp_path, explored
     assert "failed" not in capsys.readouterr().out
     assert small(tmp_path, seeds=[0], steps=4000, updates_per_episode=20) == 1
     said = capsys.readouterr().out
-    assert "-0 is a run with other settings (schedule.updates_per_episode: 20, not 10). Give the sweep the" in said
+    assert "-0 is a run with other settings (schedule.updates_per_episode: 10, not 20). Give the sweep the" in said
     assert "settings that the run has, or choose another --out." in said and "folder alone" not in said
     assert [goal for _, _, goal, _ in explored] == [3000, 4000]
 

@@ -228,7 +228,7 @@ def _refuse_other(path: Path, settings: dict[str, Any], task: Task, every_detail
     ours, theirs = read_config(AdaptConfig, settings["config"]), read_stored(folder, "config", AdaptConfig)
     if not every_detail:
         ours = replace(ours, schedule=theirs.schedule)
-    changed = differences(ours, theirs)
+    changed = differences(theirs, ours)
     plain = json.loads(json.dumps(settings))  # as a file gives it back
     compared = [name for name in plain if name not in ("config", "reward_digests")]
     changed += [f"another {name}" for name in compared if folder.settings.get(name) != plain[name]]

@@ -33,6 +33,10 @@ SHORT = 10_000  # env steps that each environment should have at least
 Config = TypeVar("Config")
 Value = TypeVar("Value")
 RUNNING = 2  # episodes of memory for each environment: the one that is running, and part of another
+SLOW = (
+    "There is no GPU here, and at the paper's sizes this will take very long: plan2explore bench update measures an update. "
+    "--preset tiny and small are for CPUs."
+)
 SPARE = 8  # episodes of memory beyond what the steps ask for: some end early
 
 
@@ -182,6 +186,8 @@ def print_plan(config: ExploreConfig, info: WorldInfo, goal: int, count: int) ->
         advice = f"Most are for {count:,} environments at once: use fewer (--environments)"
     plan = plan_replay(config.schedule.memory, need, info.frames, spaces, advice=advice)
     print(plan.sentence, file=sys.stderr)
+    if jax.default_backend() == "cpu" and config.agent.model.deter >= PRESETS["paper"].model.deter:
+        print(SLOW, file=sys.stderr)
 
 
 def refuse_other(
@@ -190,7 +196,7 @@ def refuse_other(
     """The same command goes on with its run; another one must not."""
     if folder.kind != "explore":
         raise RunError(f"{folder.path} is an adaptation, not an exploration.")
-    changed = differences(config, read_stored(folder, "config", ExploreConfig))
+    changed = differences(read_stored(folder, "config", ExploreConfig), config)
     if changed:
         found = "; ".join(changed)
         raise RunError(f"{folder.path} is a run with other settings ({found}). {advice}, or choose another --out.")
@@ -248,7 +254,7 @@ def own_tasks(folder: RunFolder, names: Sequence[str], given: Sequence[Task]) ->
     if missing:
         raise RunError(
             f"{folder.path} uses the reward {missing[0]!r}, which is your own code and not in the folder: give it again, "
-            f"as file.py:{missing[0]}."
+            f"as file.py:{missing[0]} (--reward; in explore --probe)."
         )
     return [by_name.get(name) or Task.named(name) for name in names]
 
@@ -286,8 +292,10 @@ def _work(
     with disk_explained(folder.path), folder.lock(), Progress(title, info.action_repeat) as progress:
         progress.say(f"Run folder: {folder.path}")
         with open_training(job, learner, replay, progress, wandb) as training:
+            before = training.updates
             training.run(begin)
         made = f"{counted(training.reached, 'env step')}, {counted(training.updates, 'update')}"
+        made += f" ({training.updates - before:,} of them now)" if before else ""
         progress.say(f"Done: {made} in {progress.spent(training.updates)}. Run folder: {folder.path}")
     return Run(folder.path)
 
@@ -311,8 +319,8 @@ def open_training(
         check_meta(job.folder, meta)
         state = jax.device_put(unpack(jax.eval_shape(learner.init, key), arrays))
         progress.say(f"Going on at update {int(meta['updates']):,}, env step {int(meta['env_steps']):,}.")
-    env_steps, evaluations = (int(meta["env_steps"]), int(meta["evaluations"])) if meta else (0, 0)
-    with Metrics(job.folder, env_steps, wandb) as metrics:
+    env_steps, updates, evaluations = (meta[name] if meta else 0 for name in ("env_steps", "updates", "evaluations"))
+    with Metrics(job.folder, env_steps, wandb, updates) as metrics:
         forget_after(job.folder.evaluations_file, evaluations)
         training = Training(job, learner, state, replay, metrics, progress)
         if meta:

@@ -50,6 +50,10 @@ class Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives the terminal back."""
         if self._live:
             self._live.stop()
 

@@ -11,6 +11,7 @@ newest parameters. With `in-turn`, whole episodes are collected, and then all up
 
 import contextlib
 import errno
+import os
 import signal
 import threading
 import time
@@ -179,6 +180,8 @@ class Training:
         self._stop: int | None = None
         self._ending = threading.Event()
         """Nothing more is to be prepared."""
+        self._compiling = threading.Thread(target=self._compile_early, name="compiler")
+        self._preparing = threading.Thread(target=self._prepare_evaluation, name="evaluation")
         self._vector_steps = 0
 
     @property
@@ -254,8 +257,6 @@ class Training:
         with self._told_to_stop(), contextlib.ExitStack() as stack:
             stack.callback(self.checkpoints.wait)
             stack.callback(self._close)
-            self._compiling = threading.Thread(target=self._compile_early, name="compiler")
-            self._preparing = threading.Thread(target=self._prepare_evaluation, name="evaluation")
             for thread in (self._compiling, self._preparing):
                 thread.start()
                 stack.callback(thread.join)
@@ -580,11 +581,14 @@ class Training:
             return
 
         def note(number: int, frame: Any) -> None:
-            if self._stop is not None:
-                raise KeyboardInterrupt
+            if self._stop is not None:  # nothing can interrupt the compiler, so nothing is waited for
+                with contextlib.suppress(Exception):
+                    self.progress.close()
+                os._exit(128 + number)
             self._stop = number
+            busy = ", once the compiler is done" if self._compiling.is_alive() else ""
             with contextlib.suppress(RuntimeError):  # the signal came in the middle of another line
-                self.progress.say("Stopping: saving everything first (a second Ctrl-C stops at once) ...")
+                self.progress.say(f"Stopping: saving everything first{busy} (a second Ctrl-C stops at once) ...")
 
         old = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
         try:

@@ -186,7 +186,7 @@ def test_an_adaptation_that_was_stopped_goes_on_and_a_finished_one_returns_at_on
 
 
 def test_other_settings_are_refused_and_named(overlapped, adapted):
-    with pytest.raises(RunError, match=r"updates: 40, not 20.*remove it, or give another --out"):
+    with pytest.raises(RunError, match=r"updates: 20, not 40.*remove it, or give another --out"):
         nano_adapt(overlapped.run, updates=40)
     with pytest.raises(RunError, match="another own_rewards"):
         nano_adapt(overlapped.run, p2e.Task(TASKS[0], reward=leaning))

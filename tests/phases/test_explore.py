@@ -207,3 +207,10 @@ def test_a_checkpoint_that_says_nothing_is_refused(stranger):
     file.write_text(json.dumps(content))
     with pytest.raises(RunError, match="does not say its 'rounds'"):
         p2e.explore(path, 6000)
+
+
+@pytest.mark.parametrize(("preset", "slow"), [("paper", True), ("small", False)])
+def test_the_papers_sizes_on_a_cpu_are_said_to_be_slow(preset, slow, capsys):
+    config = configure("cartpole", preset)
+    module.print_plan(config, inspect_world(config.world), 10_000, 1)
+    assert (module.SLOW in capsys.readouterr().err) == slow

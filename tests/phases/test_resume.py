@@ -51,6 +51,31 @@ with quick():
 """
 
 
+STOPPED_TWICE = """
+import os, signal, time
+from pathlib import Path
+from nano import *
+from plan2explore.phases.training import Training
+
+def start(self, first):
+    for _ in range(2):
+        os.kill(os.getpid(), signal.SIGINT)
+
+Training._compile_early = lambda self: time.sleep(60)
+Training._start_collecting = start
+nano_explore(Path({out!r}), overlap())
+"""
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_compiler(tmp_path):
+    result = subprocess.run(
+        [sys.executable, "-c", STOPPED_TWICE.format(out=str(tmp_path / "run"))],
+        env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=55, check=False,
+    )  # fmt: skip
+    assert result.returncode == 130, result.stderr
+    assert "saving everything first, once the compiler is done (a second Ctrl-C stops at once)" in result.stderr
+
+
 def killed(out: Path, config: str, moment: str) -> None:
     """A process that explores until it kills itself at some moment."""
     killed_at_work(f"nano_explore(Path({str(out)!r}), {config})", moment)
@@ -200,7 +225,7 @@ def test_more_steps_go_on_as_if_it_had_never_ended(taken_in_turn, tmp_path):
 
 def test_other_settings_are_refused_and_named(overlapped):
     path = overlapped.run.path
-    with pytest.raises(RunError, match=r"schedule.updates_per_episode: 60, not 50") as error:
+    with pytest.raises(RunError, match=r"schedule.updates_per_episode: 50, not 60") as error:
         nano_explore(path, overlap(updates_per_episode=60))
     assert "choose another --out" in str(error.value)
     with pytest.raises(RunError, match=r"probes: .*cartpole_balance.*, not"):
