@@ -290,7 +290,7 @@ class Training:
     def _prepare_evaluation(self) -> None:
         """Rehearses an evaluation: at the first one the device would wait for its environments and for the compiler."""
         self._compiling.join()  # what is needed first has the cores to itself
-        state = self._rehearsed
+        state, self._rehearsed = self._rehearsed, None  # its memory is free again afterwards
         if state is None or not self.job.goal:  # then there is one evaluation, at the end
             return
         if self._plays and not self._ending.is_set():
