@@ -7,7 +7,7 @@ __version__ = "0.1.0"
 
 # Loaded when asked for: `import plan2explore` and `--help` stay quick without the simulator.
 HOMES = {
-    "Episode": "memory",
+    "Episode": "replay",
     "Policy": "phases.policy",
     "RewardError": "envs",
     "Run": "phases.run",
@@ -19,8 +19,8 @@ HOMES = {
     "list_tasks": "envs",
     "load": "phases.load",
     "make": "envs",
-    "record": "memory",
-    "relabel": "memory",
+    "record": "replay",
+    "relabel": "replay",
     "write_report": "report.page",
 }
 __all__ = [*HOMES]

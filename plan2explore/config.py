@@ -21,13 +21,17 @@ class Spaces:
     """What the agent sees and does: the sizes that come from the environment, not from a preset."""
 
     action: int
-    """Numbers in an action, each in [-1, 1]."""
+    """Numbers in an action: each in [-1, 1], or the one-hot vectors of discrete choices side by side."""
     image: int | None = 64
     """Side of the square RGB picture in pixels; none when the agent does not see pictures."""
     proprio: int | None = None
     """Numbers in the proprioceptive observation; none in the paper, which works from pixels alone."""
     tasks: int = 1
     """Task probes trained beside exploration: columns of the batch's reward."""
+    discrete: tuple[int, ...] = ()
+    """Choices of each discrete action, whose one-hot vectors make up the action; empty for continuous actions."""
+    terminates: bool = False
+    """Whether episodes may terminate: the agent then has a continue head."""
 
     def __post_init__(self) -> None:
         if self.image is None and self.proprio is None:

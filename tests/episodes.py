@@ -3,7 +3,7 @@
 from typing import Any
 
 from plan2explore.envs import make
-from plan2explore.memory import Episode, record
+from plan2explore.replay import Episode, record
 
 
 def record_random(world: str, seed: int = 0, **options: Any) -> Episode:

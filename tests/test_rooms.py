@@ -14,19 +14,19 @@ MAY_IMPORT = {
     "streams": set(),
     "envs": {"config"},
     "agent": {"config"},
-    "memory": {"config", "atomic", "envs"},
+    "replay": {"config", "atomic", "envs"},
     "runs": {"config", "atomic", "agent", "bench"},
-    "phases": {"config", "envs", "memory", "agent", "runs", "report"},
-    "bench": {"config", "envs", "memory", "agent"},
+    "phases": {"config", "envs", "replay", "agent", "runs", "report"},
+    "bench": {"config", "envs", "replay", "agent"},
     "reference": set(),
-    "report": {"config", "atomic", "envs", "memory", "agent", "runs", "phases", "reference"},
+    "report": {"config", "atomic", "envs", "replay", "agent", "runs", "phases", "reference"},
     "reproduce": {"config", "envs", "phases", "runs", "report", "reference"},
     "cli": {
-        "config", "envs", "memory", "agent", "runs", "phases", "bench", "report", "reproduce", "demo", "doctor", "streams"
+        "config", "envs", "replay", "agent", "runs", "phases", "bench", "report", "reproduce", "demo", "doctor", "streams"
     },
     "demo": {"config", "envs", "phases", "report", "bench", "runs"},
     "doctor": {"config", "envs", "bench"},
-    "__init__": {"envs", "memory", "phases"},
+    "__init__": {"envs", "replay", "phases"},
     "__main__": {"cli"},
 }
 MODULES = sorted(ROOT.rglob("*.py"))
@@ -63,5 +63,5 @@ def test_the_check_sees_relative_and_absolute_imports(tmp_path, monkeypatch):
     monkeypatch.setitem(globals(), "ROOT", tmp_path)
     (tmp_path / "agent").mkdir()
     file = tmp_path / "agent" / "x.py"
-    file.write_text("from ..envs import make\nimport plan2explore.memory.disk\ndef f():\n    from plan2explore import cli\n")
-    assert rooms_imported(file) == {"envs", "memory", "cli"}
+    file.write_text("from ..envs import make\nimport plan2explore.replay.disk\ndef f():\n    from plan2explore import cli\n")
+    assert rooms_imported(file) == {"envs", "replay", "cli"}

@@ -20,9 +20,9 @@ from ..agent.learner import Learner, LearnerState
 from ..agent.parts import Part, init_part
 from ..config import AdaptConfig, ExploreConfig, Schedule, check_numbers, differences, read_config
 from ..envs import Task
-from ..memory import relabel
-from ..memory.files import EpisodeFolder
-from ..memory.replay import Replay, plan_replay
+from ..replay import relabel
+from ..replay.buffer import Replay, plan_replay
+from ..replay.files import EpisodeFolder
 from ..runs.checkpoint import Checkpoints, unpack_rows
 from ..runs.folder import RunError, RunFolder, begin_run
 from .collect import replay_rows

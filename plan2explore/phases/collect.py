@@ -14,10 +14,10 @@ from ..config import Spaces, WorldConfig
 from ..envs import Task, VectorEnv
 from ..envs.vector import Batch
 from ..envs.worker import episode_seed
-from ..memory import Episode
-from ..memory.files import EpisodeFolder
-from ..memory.relabel import label_rows
-from ..memory.replay import Replay
+from ..replay import Episode
+from ..replay.buffer import Replay
+from ..replay.files import EpisodeFolder
+from ..replay.relabel import label_rows
 from .world import WorldInfo
 
 log = logging.getLogger("plan2explore.phases")

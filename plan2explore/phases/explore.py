@@ -17,8 +17,8 @@ from ..agent.novelty import find_objective
 from ..config import PRESETS, ExploreConfig, Schedule, WorldConfig, check_numbers, differences, read_config, whole_steps
 from ..envs import Task
 from ..envs.names import GYMNASIUM, UnknownName, check_module, split_name
-from ..memory.files import EpisodeFolder
-from ..memory.replay import ADVICE, Replay, plan_replay
+from ..replay.buffer import ADVICE, Replay, plan_replay
+from ..replay.files import EpisodeFolder
 from ..runs.checkpoint import Checkpoints, unpack
 from ..runs.files import keep_lines, parse_object, split_lines
 from ..runs.folder import RunError, RunFolder, begin_run

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..envs import Task
-from ..memory import Episode
-from ..memory.files import EpisodeFolder
+from ..replay import Episode
+from ..replay.files import EpisodeFolder
 from ..runs.checkpoint import Checkpoints
 from ..runs.files import read_lines
 from ..runs.folder import RunError, RunFolder

@@ -30,9 +30,9 @@ from ..agent import policy
 from ..agent.learner import Learner, LearnerState, check_finite
 from ..config import Schedule, WorldConfig
 from ..envs import Task, VectorEnv
-from ..memory import Episode
-from ..memory.files import EpisodeFolder
-from ..memory.replay import Replay
+from ..replay import Episode
+from ..replay.buffer import Replay
+from ..replay.files import EpisodeFolder
 from ..runs.checkpoint import Checkpoints, pack, pack_parts
 from ..runs.files import append_line
 from ..runs.folder import RunError, RunFolder

@@ -11,7 +11,7 @@ from ..agent.agent import Agent
 from ..agent.gradients import open_batch
 from ..agent.inspect import CONTEXT, difference, disagreement_along, open_loop, to_pixels
 from ..agent.learner import LearnerState
-from ..memory.replay import Replay
+from ..replay.buffer import Replay
 from ..runs.metrics import Metrics
 from .evaluate import Scores
 

@@ -10,8 +10,8 @@ from typing import Any
 from ..config import Spaces, WorldConfig
 from ..envs import Task, VectorEnv, make
 from ..envs.names import GYMNASIUM, split_name
-from ..memory import Episode
-from ..memory.replay import TooLittleMemoryError, gigabytes, host_room
+from ..replay import Episode
+from ..replay.buffer import TooLittleMemoryError, gigabytes, host_room
 from ..runs.folder import RunError
 
 MANY = 64  # environments: what more of them need is found out before they are made

@@ -8,8 +8,8 @@ import numpy as np
 from ..envs import suite
 from ..envs.names import GYMNASIUM, split_name
 from ..envs.state import Snapshot
-from ..memory import Episode
 from ..phases.world import domain_of
+from ..replay import Episode
 
 FREE = ("x", "y", "z", "quaternion w", "quaternion x", "quaternion y", "quaternion z")
 FREE_VELOCITY = ("x velocity", "y velocity", "z velocity", "x turning", "y turning", "z turning")

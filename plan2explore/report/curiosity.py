@@ -8,7 +8,7 @@ import numpy as np
 from ..agent.agent import Agent
 from ..agent.inspect import disagreement_along
 from ..agent.world_model import Observation
-from ..memory import Episode
+from ..replay import Episode
 from .explored import Explored, Missing
 from .figures import Line, curves
 from .html import Markup, figure, grid, join, picture, tag

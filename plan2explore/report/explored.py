@@ -12,10 +12,10 @@ import numpy as np
 from ..agent.agent import Agent, Rows
 from ..agent.novelty import OBJECTIVES
 from ..config import PRESETS, AgentConfig, ExploreConfig, Spaces, differences
-from ..memory import Episode
-from ..memory.files import EpisodeFolder
 from ..phases.explore import read_stored
 from ..phases.run import Run
+from ..replay import Episode
+from ..replay.files import EpisodeFolder
 from ..runs.checkpoint import Checkpoints, unpack_rows
 from ..runs.files import read_lines
 from ..runs.folder import RunError, RunFolder

@@ -11,7 +11,7 @@ from pathlib import Path
 import imageio_ffmpeg
 import numpy as np
 
-from ..memory import Episode
+from ..replay import Episode
 from ..runs.folder import RunFolder
 from .coordinates import coordinates_of
 from .explored import Explored, Missing, shots_of

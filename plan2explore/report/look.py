@@ -7,7 +7,7 @@ import numpy as np
 from rich.console import Console
 
 from ..envs import make
-from ..memory import record
+from ..replay import record
 from ..runs.files import check_folder
 from .pictures import contact_sheet, write_video
 

@@ -14,9 +14,9 @@ from nano import digests, in_turn, nano_adapt, nano_explore, overlap, remembered
 from sizes import quick
 
 from plan2explore.config import ExploreConfig
-from plan2explore.memory.replay import Replay
 from plan2explore.phases.policy import Policy
 from plan2explore.phases.run import Run
+from plan2explore.replay.buffer import Replay
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from sizes import quick
 
 from plan2explore import atomic
 from plan2explore.cli import main
-from plan2explore.memory.files import EpisodeFolder
+from plan2explore.replay.files import EpisodeFolder
 
 
 class SmallFileSystem:

@@ -16,8 +16,8 @@ from sizes import NANO
 
 import plan2explore as p2e
 from plan2explore.config import ExploreConfig, Schedule, WorldConfig, tiny
-from plan2explore.memory.replay import Replay
 from plan2explore.phases.run import Run
+from plan2explore.replay.buffer import Replay
 from plan2explore.runs.checkpoint import Checkpoints
 from plan2explore.runs.files import read_lines
 

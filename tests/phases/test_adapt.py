@@ -14,12 +14,12 @@ from plan2explore.config import AdaptConfig, Schedule
 from plan2explore.envs.dmc import SuiteEnv
 from plan2explore.envs.tasks import RewardError
 from plan2explore.envs.vector import VectorEnv
-from plan2explore.memory.files import EpisodeFolder
 from plan2explore.phases import training as training_module
 from plan2explore.phases.adapt import Adaptation, shared_out, task_agent
 from plan2explore.phases.explore import stored_config
 from plan2explore.phases.training import Training
 from plan2explore.phases.world import agent_spaces
+from plan2explore.replay.files import EpisodeFolder
 from plan2explore.runs.checkpoint import BadCheckpoint, Checkpoints, unpack_rows
 from plan2explore.runs.folder import RunError
 

@@ -11,10 +11,10 @@ from episodes import record_random
 import plan2explore as p2e
 from plan2explore.config import Spaces, WorldConfig
 from plan2explore.envs import VectorEnv
-from plan2explore.memory.episode import Episode
-from plan2explore.memory.files import EpisodeFolder
-from plan2explore.memory.replay import Replay
 from plan2explore.phases.collect import Collector, label_steps, replay_rows
+from plan2explore.replay.buffer import Replay
+from plan2explore.replay.episode import Episode
+from plan2explore.replay.files import EpisodeFolder
 
 pytestmark = pytest.mark.xdist_group("phases")
 SPACES = Spaces(action=1, image=None, proprio=3, tasks=0)

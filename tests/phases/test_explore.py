@@ -8,12 +8,12 @@ from nano import TASKS, WORLD, nano_config, nano_explore, overlap
 
 import plan2explore as p2e
 from plan2explore.config import PRESETS
-from plan2explore.memory.files import EpisodeFolder, save_episode
-from plan2explore.memory.replay import TooLittleMemoryError
 from plan2explore.phases import explore as module
 from plan2explore.phases import world as world_module
 from plan2explore.phases.explore import configure, environments
 from plan2explore.phases.world import bytes_of_one, check_room, check_tasks, inspect_world, make_task
+from plan2explore.replay.buffer import TooLittleMemoryError
+from plan2explore.replay.files import EpisodeFolder, save_episode
 from plan2explore.runs.folder import RunError
 
 pytestmark = pytest.mark.xdist_group("phases")
@@ -72,14 +72,14 @@ def test_what_environments_need_is_about_what_they_take(monkeypatch):
 
 
 def test_memory_that_environments_fill_is_not_blamed_on_the_steps(tmp_path, monkeypatch):
-    monkeypatch.setattr("plan2explore.memory.replay.host_room", lambda: 1000)
+    monkeypatch.setattr("plan2explore.replay.buffer.host_room", lambda: 1000)
     with pytest.raises(TooLittleMemoryError, match=r"Most are for 40 environments at once: use fewer \(--environments\)"):
         nano_explore(tmp_path / "run", nano_config(environments=40))
     assert not (tmp_path / "run").exists()
 
 
 def test_a_run_that_cannot_fit_says_so_before_it_starts(tmp_path, monkeypatch):
-    monkeypatch.setattr("plan2explore.memory.replay.host_room", lambda: 1000)
+    monkeypatch.setattr("plan2explore.replay.buffer.host_room", lambda: 1000)
     with pytest.raises(TooLittleMemoryError, match=r"Memory: .* need .*Explore for fewer steps"):
         nano_explore(tmp_path / "run", overlap())
     assert not (tmp_path / "run").exists()

@@ -30,9 +30,9 @@ from nano import (
 import plan2explore as p2e
 from plan2explore.cli import main
 from plan2explore.envs import VectorEnv
-from plan2explore.memory.files import EpisodeFolder
 from plan2explore.phases.run import Run
 from plan2explore.phases.training import Stopped, Training
+from plan2explore.replay.files import EpisodeFolder
 from plan2explore.runs.checkpoint import BadCheckpoint, Checkpoints
 from plan2explore.runs.folder import RunError
 

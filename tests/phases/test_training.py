@@ -26,12 +26,12 @@ import plan2explore as p2e
 from plan2explore.agent.learner import Learner
 from plan2explore.config import Schedule, Spaces
 from plan2explore.envs import VectorEnv
-from plan2explore.memory.files import EpisodeFolder
-from plan2explore.memory.replay import Replay
 from plan2explore.phases import training
 from plan2explore.phases.collect import Collector
 from plan2explore.phases.training import Job, Training
 from plan2explore.phases.world import make_for_tasks
+from plan2explore.replay.buffer import Replay
+from plan2explore.replay.files import EpisodeFolder
 
 pytestmark = pytest.mark.xdist_group("phases")
 both = pytest.mark.parametrize("which", ["taken_in_turn", "overlapped"])

@@ -12,8 +12,8 @@ from sizes import NANO
 from plan2explore.agent.agent import Agent
 from plan2explore.agent.parts import Part
 from plan2explore.config import AdaptConfig, ExploreConfig, Schedule, Spaces, WorldConfig
-from plan2explore.memory.files import EpisodeFolder
 from plan2explore.phases.evaluate import Scores
+from plan2explore.replay.files import EpisodeFolder
 from plan2explore.report.pictures import write_video
 from plan2explore.runs.checkpoint import Checkpoints, pack_parts
 from plan2explore.runs.files import append_line

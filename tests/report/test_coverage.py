@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from episodes import record_random
 
-from plan2explore.memory.files import save_episode
+from plan2explore.replay.files import save_episode
 from plan2explore.report.coordinates import PAIRS, coordinates_of, proprio_names
 from plan2explore.report.coverage import (
     CELLS,

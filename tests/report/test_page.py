@@ -12,7 +12,7 @@ from small_run import TASK, make_run, score
 
 import plan2explore
 from plan2explore.cli import main
-from plan2explore.memory.files import EpisodeFolder
+from plan2explore.replay.files import EpisodeFolder
 from plan2explore.report import films, page
 from plan2explore.report.page import write_report
 from plan2explore.runs.files import append_line

@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 from episodes import record_random
 
-from plan2explore.memory import Episode
-from plan2explore.memory.files import (
+from plan2explore.replay import Episode
+from plan2explore.replay.files import (
     FORMAT,
     LIMIT,
     BadEpisode,
@@ -362,7 +362,7 @@ def test_bad_episodes_are_set_aside_and_the_others_go_on(tmp_path, caplog):
     folder = fill(tmp_path)
     damage(folder, 1), damage(folder, 3)
     broken = folder.path_of(1).read_bytes()
-    with caplog.at_level(logging.WARNING, "plan2explore.memory"):
+    with caplog.at_level(logging.WARNING, "plan2explore.replay"):
         assert [number for number, _ in folder.load_all()] == [0, 2]
     assert str(folder.path_of(1)) in caplog.text and "set aside" in caplog.text
     assert (tmp_path / "set-aside" / "000001.npz").read_bytes() == broken
@@ -415,7 +415,7 @@ def test_a_full_disk_costs_the_new_episode_only(tmp_path):
     program = """
         import sys
         from pathlib import Path
-        from plan2explore.memory.files import EpisodeFolder
+        from plan2explore.replay.files import EpisodeFolder
         folder = EpisodeFolder(Path(sys.argv[1]))
         episode = folder.load(0)
         for number in (2, 0):

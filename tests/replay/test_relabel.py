@@ -12,7 +12,7 @@ import pytest
 from plan2explore import RewardError, Task, list_tasks, make, record, relabel
 from plan2explore.envs import suite
 from plan2explore.envs.names import split_name
-from plan2explore.memory.relabel import KEPT_LABELLERS, _labellers, label_rows
+from plan2explore.replay.relabel import KEPT_LABELLERS, _labellers, label_rows
 
 PAPER = [*list_tasks("paper"), *list_tasks("extra")]
 _episodes = {}

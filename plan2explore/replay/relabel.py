@@ -238,7 +238,7 @@ def _in_process(work: Work, share: list[int], workers: int) -> None:
         return
     # A plain child instead of multiprocessing: it works from any script, and inherits nothing of JAX's threads.
     child = subprocess.Popen(
-        [sys.executable, "-c", "from plan2explore.memory.relabel import _child; _child()"],
+        [sys.executable, "-c", "from plan2explore.replay.relabel import _child; _child()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},

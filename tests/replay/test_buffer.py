@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from plan2explore.config import Spaces
-from plan2explore.memory import replay as module
-from plan2explore.memory.replay import Replay, TooLittleMemoryError, plan_replay
+from plan2explore.replay import replay as module
+from plan2explore.replay.buffer import Replay, TooLittleMemoryError, plan_replay
 
 FRAMES, BATCH, LENGTH = 9, 50, 4
 COUNT = 4  # batches drawn at once; another number would be another program to compile
