@@ -24,7 +24,7 @@ class Episode:
     reward: np.ndarray  # float64 (steps,); zeros in a world without a task
     state: np.ndarray  # float64 (steps, action_repeat, state)
     drawn: np.ndarray  # float64 (drawn,)
-    meta: dict[str, Any] = field(default_factory=dict)  # renderer, seed, action_repeat, env_steps, policy
+    meta: dict[str, Any] = field(default_factory=dict)  # renderer, seed, action_repeat, env_steps, policy, terminated
 
     def __len__(self) -> int:
         return len(self.action)
@@ -39,12 +39,11 @@ def record(env: Any, policy: ActionFunction | None = None, seed: int = 0, policy
     first = np.full((world.action_repeat, world.state_size), np.nan)
     first[0] = info["state"][0]
     steps = [(observation, np.zeros(env.action_space.shape, np.float32), 0.0, first)]
-    over, drawn = False, info["drawn"]
-    while not over:
+    terminated, truncated, drawn = False, False, info["drawn"]
+    while not (terminated or truncated):
         action = policy(observation)
         observation, reward, terminated, truncated, info = env.step(action)
         steps.append((observation, np.asarray(action, np.float32), reward, info["state"]))
-        over = terminated or truncated
     observations, actions, rewards, states = zip(*steps, strict=True)
     meta = {
         "renderer": world.renderer,
@@ -52,6 +51,7 @@ def record(env: Any, policy: ActionFunction | None = None, seed: int = 0, policy
         "action_repeat": world.action_repeat,
         "env_steps": info["env_steps"],
         "policy": policy_name,
+        "terminated": bool(terminated),
     }
     return Episode(
         world=world.name,

@@ -24,7 +24,7 @@ import numpy as np
 from ..atomic import remove_side_files, write_file
 from .episode import Episode
 
-log = logging.getLogger("plan2explore.memory")
+log = logging.getLogger("plan2explore.replay")
 
 FORMAT = 1
 """The version of the format. A reader refuses files of a later one."""
@@ -215,6 +215,8 @@ def _check_values(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> 
     repeat = meta.get("action_repeat", state.shape[1])
     if repeat != state.shape[1]:
         raise ValueError(f"its action_repeat is {repeat!r}, but it has {state.shape[1]} states a step")
+    if not isinstance(meta.get("terminated", False), bool):
+        raise ValueError(f"its terminated is {meta['terminated']!r}; true or false is expected")
 
 
 # --- Many of them ---

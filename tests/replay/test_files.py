@@ -248,6 +248,7 @@ WRONG = {
     "newer": ({"meta": meta_of(format=FORMAT + 1), "reward": None}, "newer version of plan2explore .format 2"),
     "no world": ({"meta": meta_of(world=None)}, "its world is None"),
     "world is no text": ({"meta": meta_of(world=["walker"])}, "its world is"),
+    "terminated is text": ({"meta": meta_of(terminated="no")}, "its terminated is 'no'; true or false"),
 }
 
 
