@@ -1,8 +1,8 @@
 """Phase 2, the paper's Algorithm 2: solve a task from what exploration learned, with no or little interaction.
 
-Zero-shot: memory is labelled with the task's reward, the reward is distilled into a head on the frozen model's
+Zero-shot: replay is labelled with the task's reward, the reward is distilled into a head on the frozen model's
 features, and an actor-critic learns in imagination. Few-shot goes on from there: the task's policy collects, the
-reward may shape the model, and everything in memory stays in use.
+reward may shape the model, and everything in replay stays in use.
 """
 
 import json
@@ -48,7 +48,7 @@ def adapt(
     config: AdaptConfig | None = None,
     **schedule: Any,
 ) -> Policy:
-    """Solves a task with a run's model and memory. The run itself is not changed, byte by byte.
+    """Solves a task with a run's model and episodes. The run itself is not changed, byte by byte.
 
     Args:
         run: An exploration or its folder.
@@ -158,15 +158,15 @@ class Adaptation:
     def _train(
         self, job: Job, learner: Learner, rewards: dict[int, np.ndarray], start: Any, progress: Progress
     ) -> None:
-        """Fills memory with the run's episodes, and trains."""
-        spaces, agent, frames = learner.agent.spaces, learner.agent.config, self.info.frames
-        room = len(rewards) + capacity(job.goal, self.info, job.environments)
-        plan = plan_replay(job.schedule.memory, room, frames, spaces)
+        """Fills replay with the run's episodes, and trains."""
+        spaces, agent = learner.agent.spaces, learner.agent.config
+        room = sum(map(len, rewards.values())) + capacity(job.goal, self.info, job.environments)
+        plan = plan_replay(job.schedule.memory, room, spaces)
         progress.say(plan.sentence)
-        replay = Replay(plan.place, room, frames, spaces, agent.batch, agent.length)
+        replay = Replay(plan.place, room, job.environments, spaces, agent.batch, agent.length)
         for number, episode in self._explored_episodes().load_all():
             if number in rewards:
-                replay.add(replay_rows(episode, spaces, rewards[number][:, None]))
+                replay.add_episode(replay_rows(episode, spaces, rewards[number][:, None]))
         with open_training(job, learner, replay, progress, start=start()) as training:
             training.run(lambda: job.folder.record_start(sys.argv))
         if job.goal:
@@ -188,9 +188,9 @@ class Adaptation:
         progress.say(f"Labelling {counted(len(bare), 'episode')} with {self.task.name} ...")
         rewards = dict(zip(bare, relabel(list(bare.values()), self.task), strict=True))
         means = [float(each.sum()) for each in rewards.values()]
-        progress.say(f"Memory holds episodes worth {np.mean(means):.1f} on average, {max(means):.1f} at best.")
+        progress.say(f"Replay holds episodes worth {np.mean(means):.1f} on average, {max(means):.1f} at best.")
         if not any(each.any() for each in rewards.values()):
-            progress.say("No step in memory is paid anything: there is nothing to learn the task from. Explore longer.")
+            progress.say("No step in replay is paid anything: there is nothing to learn the task from. Explore longer.")
         return rewards
 
 

@@ -1,7 +1,6 @@
-"""Collecting: environments step, and what they return becomes episodes on disk and sequences in memory."""
+"""Collecting: environments step, and what they return becomes episodes on disk and steps in replay."""
 
-import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,14 +19,12 @@ from ..replay.files import EpisodeFolder
 from ..replay.relabel import label_rows
 from .world import WorldInfo
 
-log = logging.getLogger("plan2explore.phases")
 
-
-def see(spaces: Spaces, image: np.ndarray, proprio: np.ndarray) -> Observation:
-    """The part of what a world shows that the agent may look at, copied."""
-    picture: Any = None if spaces.image is None else np.array(image)
-    body: Any = None if spaces.proprio is None else np.array(proprio)
-    return Observation(picture, body)
+def select_obs(spaces: Spaces, image: np.ndarray, proprio: np.ndarray) -> Observation:
+    """The part of an environment's observations that the agent takes, copied."""
+    taken_image: Any = None if spaces.image is None else np.array(image)
+    taken_proprio: Any = None if spaces.proprio is None else np.array(proprio)
+    return Observation(taken_image, taken_proprio)
 
 
 def label_steps(
@@ -51,8 +48,10 @@ def label_steps(
 def replay_rows(
     episode: Episode, spaces: Spaces, rewards: Float[np.ndarray, "steps tasks"], start: int = 0
 ) -> dict[str, np.ndarray]:
-    """An episode's steps from `start` on, in the form that memory takes."""
-    rows = {"action": episode.action[start:]}
+    """An episode's steps from `start` on, in the form that replay takes."""
+    is_first, is_terminal = np.zeros((2, len(episode)), bool)
+    is_first[0], is_terminal[-1] = True, episode.meta.get("terminated", False)  # older files do not say
+    rows = {"action": episode.action[start:], "is_first": is_first[start:], "is_terminal": is_terminal[start:]}
     if spaces.image is not None:
         rows["image"] = episode.image[start:]
     if spaces.proprio is not None:
@@ -62,32 +61,29 @@ def replay_rows(
     return rows
 
 
-def make_room(replay: Replay, keep: Collection[int] = ()) -> None:
-    """Lets memory forget its oldest episode where episodes end early, and are more than was planned for."""
-    if replay.make_room(keep):
-        log.info("Memory holds %d episodes, all it was made for: the oldest is forgotten.", replay.capacity)
-
-
 @dataclass
 class Running:
     """An episode that is being played in one environment."""
 
     number: int
     """The environment's count of episodes."""
-    drawn: np.ndarray
+    reset_params: np.ndarray
+    """What its reset drew beyond the state."""
     policies: list[str] = field(default_factory=list)
     """Who chose its actions, one after the other."""
     steps: list[tuple[np.ndarray, ...]] = field(default_factory=list)
     env_steps: int = 0
-    slot: int | None = None
-    """Where memory keeps it, and how much of it memory has."""
-    known: int = 0
+    flushed: int = 0
+    """Steps that replay has."""
+    terminated: bool = False
+    done: bool = False
 
 
 class Collector:
-    """Steps all environments together, writes finished episodes to disk, and tells memory of new steps.
+    """Steps all environments together, writes finished episodes to disk, and appends steps to replay.
 
-    With `piece`, memory learns of a running episode every so many steps; without, of whole episodes only.
+    Each environment has a stream of its own. With `piece`, replay gets a running episode every so many steps; without,
+    whole episodes only.
     """
 
     def __init__(
@@ -111,9 +107,10 @@ class Collector:
         self.finished_episodes = 0
         self.notes: dict[str, Any] = {}
         """Kept with each episode that ends: how much the agent had learned."""
-        self.first: Bool[np.ndarray, " environments"] = np.ones(vector.count, bool)
-        self.lost = False
-        """Whether an episode ended without an end at the last step, because its process died."""
+        self.is_first: Bool[np.ndarray, " environments"] = np.ones(vector.count, bool)
+        self.worker_restarted = False
+        """Whether an episode was lost at the last step, because its process died."""
+        self._round = False
         self._running: list[Running | None] = [None] * vector.count
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="episodes")
         self._writes: list[Future[None]] = []
@@ -124,9 +121,14 @@ class Collector:
         return self.finished_steps + sum(running.env_steps for running in self._running if running)
 
     def reset(self, episode: int | None = None) -> None:
-        """Starts an episode everywhere, the next or the one of this number. What was running is forgotten."""
+        """Starts an episode everywhere, and drops those that were running.
+
+        With the `episode`'s number, a round: environments that are done are ignored, and when all are, all episodes are
+        kept at once. Without, each environment plays one episode after the other.
+        """
+        self._round = episode is not None
         for index in range(self.count):
-            self._forget(index)
+            self._drop(index)
         self._take(self.vector.reset(episode), np.zeros((self.count, self.info.action), np.float32))
 
     def send(self, actions: np.ndarray) -> None:
@@ -152,38 +154,42 @@ class Collector:
         self.vector.close()
 
     def _take(self, batch: Batch, actions: np.ndarray) -> None:
-        self.first, self.lost = np.array(batch.first), bool(batch.lost.any())
-        self.observation = see(self.spaces, batch.image, batch.proprio)
+        self.is_first, self.worker_restarted = np.array(batch.first), bool(batch.lost.any())
+        self.observation = select_obs(self.spaces, batch.image, batch.proprio)
         for index in range(self.count):
-            if batch.first[index]:
-                self._begin(index, batch)
             running = self._running[index]
-            assert running is not None
+            if running and running.done:
+                continue
+            if running is None or batch.first[index]:
+                running = self._begin(index, batch)
             action = np.zeros_like(actions[index]) if batch.first[index] else actions[index]
-            seen = batch.image[index].copy(), batch.proprio[index].copy()
-            running.steps.append((*seen, action, batch.reward[index], batch.state[index].copy()))
+            obs = batch.image[index].copy(), batch.proprio[index].copy()
+            running.steps.append((*obs, action, batch.reward[index], batch.state[index].copy()))
             running.env_steps = int(batch.env_steps[index])
-            over = bool(batch.terminated[index] or batch.truncated[index])
-            if over:
+            running.terminated = bool(batch.terminated[index])
+            running.done = running.terminated or bool(batch.truncated[index])
+            if self.piece and not running.done and len(running.steps) - running.flushed >= self.piece:
+                self._flush_to_replay(index, running)
+        done = [(index, running) for index, running in enumerate(self._running) if running and running.done]
+        if not self._round or len(done) == self.count:
+            for index, running in done:
                 self._finish(index, running)
-            elif self.piece and len(running.steps) - running.known >= self.piece:
-                self._tell_memory(index, running)
 
-    def _begin(self, index: int, batch: Batch) -> None:
-        if batch.lost[index]:
-            self._forget(index)
-        number = int(batch.episodes[index]) - 1
-        self._running[index] = Running(number, batch.drawn[index].copy())
+    def _begin(self, index: int, batch: Batch) -> Running:
+        self._drop(index)
+        running = Running(int(batch.episodes[index]) - 1, batch.drawn[index].copy())
+        self._running[index] = running
+        return running
 
-    def _forget(self, index: int) -> None:
+    def _drop(self, index: int) -> None:
         """Drops an episode that will never end."""
         running, self._running[index] = self._running[index], None
-        if running and running.slot is not None:
-            self.replay.drop(running.slot)
+        if running:
+            self.replay.retract(index, running.flushed)
 
     def _finish(self, index: int, running: Running) -> None:
         self._running[index] = None
-        self._tell_memory(index, running)
+        self._flush_to_replay(index, running)
         number, meta = self._number(index, running), self._meta(index, running)
         self._writes.append(self._writer.submit(lambda: self.folder.save(number, self._episode(running, meta))))
         self.finished_steps += running.env_steps
@@ -203,6 +209,7 @@ class Collector:
             "policy": ", ".join(running.policies),
             "environment": index,
             "episode": running.number,
+            "terminated": running.terminated,
             **self.notes,
         }
 
@@ -210,15 +217,12 @@ class Collector:
         """The steps from `start` on."""
         columns = zip(*running.steps[start:], strict=True)
         image, proprio, action, reward, state = (np.stack(column) for column in columns)
-        return Episode(self.world.world, image, proprio, action, reward, state, running.drawn, meta)
+        return Episode(self.world.world, image, proprio, action, reward, state, running.reset_params, meta)
 
-    def _tell_memory(self, index: int, running: Running) -> None:
-        """Gives memory the steps that it does not have yet, with the rewards of all tasks."""
-        if running.slot is None:
-            make_room(self.replay, [other.slot for other in self._running if other and other.slot is not None])
-            running.slot = self.replay.open()
-        left_out = max(running.known - 1, 0)  # a reward may depend on the state before
-        episode, new = self._episode(running, self._meta(index, running), left_out), running.known - left_out
+    def _flush_to_replay(self, index: int, running: Running) -> None:
+        """Appends the steps that replay does not have yet, with the rewards of all tasks."""
+        left_out = max(running.flushed - 1, 0)  # a reward may depend on the state before
+        episode, new = self._episode(running, self._meta(index, running), left_out), running.flushed - left_out
         rewards = label_steps(episode, self.tasks, new, left_out)
-        self.replay.extend(running.slot, replay_rows(episode, self.spaces, rewards, new))
-        running.known = len(running.steps)
+        self.replay.append(index, replay_rows(episode, self.spaces, rewards, new))
+        running.flushed = len(running.steps)

@@ -13,7 +13,7 @@ from ..agent.parts import Part
 from ..agent.policy import Mode
 from ..config import Spaces
 from ..envs import Task, VectorEnv
-from .collect import see
+from .collect import select_obs
 from .progress import counted
 
 FEWEST = 3
@@ -118,7 +118,7 @@ def evaluate_tasks(
             frames.append(batch.image[:: each or 1].copy())
         actions = []
         for index, share in enumerate(shares):
-            observation = see(spaces, batch.image[share], batch.proprio[share])
+            observation = select_obs(spaces, batch.image[share], batch.proprio[share])
             first, chance = np.array(batch.first[share]), step_key(key, step, index)
             action, carried[index] = learner.act(state, carried[index], observation, first, chance, mode, rows[index])
             actions.append(action)

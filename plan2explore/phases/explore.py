@@ -32,12 +32,12 @@ from .world import WorldInfo, agent_spaces, check_room, check_tasks, inspect_wor
 SHORT = 10_000  # env steps that each environment should have at least
 Config = TypeVar("Config")
 Value = TypeVar("Value")
-RUNNING = 2  # episodes of memory for each environment: the one that is running, and part of another
+RUNNING = 2  # episodes of replay for each environment: the one that is running, and part of another
 SLOW = (
     "There is no GPU here, and at the paper's sizes this will take very long: plan2explore bench update measures an update. "
     "--preset tiny and small are for CPUs."
 )
-SPARE = 8  # episodes of memory beyond what the steps ask for: some end early
+SPARE = 8  # episodes of replay beyond what the steps ask for: each that ends early has a first observation too
 
 
 def configure(world: str, preset: str = "paper", method: str | None = None, seed: int = 0, **options: Any) -> ExploreConfig:
@@ -162,17 +162,12 @@ def check(config: ExploreConfig, tasks: Sequence[Task], goal: int) -> WorldInfo:
     check_tasks(config.world.world, tasks)
     info = inspect_world(config.world)
     Agent(agent, agent_spaces(config.world, info, len(tasks)))  # an objective that does not exist, or lacks a task
-    if info.frames < agent.length:
-        raise ValueError(
-            f"An episode of {config.world.world} has {info.frames} stored steps, fewer than a training sequence "
-            f"({agent.length}): set agent.length to less."
-        )
     return info
 
 
 def capacity(goal: int, info: WorldInfo, count: int) -> int:
-    """Episodes for which memory is needed."""
-    return -(-goal // info.episode) + RUNNING * count + SPARE
+    """Steps for which replay has room, by whole episodes. Should more come, the oldest are overwritten."""
+    return (-(-goal // info.episode) + RUNNING * count + SPARE) * info.frames
 
 
 def print_plan(config: ExploreConfig, info: WorldInfo, goal: int, count: int) -> None:
@@ -182,9 +177,9 @@ def print_plan(config: ExploreConfig, info: WorldInfo, goal: int, count: int) ->
     check_room(config.world, count, "--environments")
     check_room(config.world, len(config.probes) * config.schedule.evaluate_episodes, "--evaluate-episodes")
     need, advice = capacity(goal, info, count), ADVICE
-    if RUNNING * count > need / 2:
+    if RUNNING * count * info.frames > need / 2:
         advice = f"Most are for {count:,} environments at once: use fewer (--environments)"
-    plan = plan_replay(config.schedule.memory, need, info.frames, spaces, advice=advice)
+    plan = plan_replay(config.schedule.memory, need, spaces, advice=advice)
     print(plan.sentence, file=sys.stderr)
     if jax.default_backend() == "cpu" and config.agent.model.deter >= PRESETS["paper"].model.deter:
         print(SLOW, file=sys.stderr)
@@ -280,8 +275,9 @@ def _work(
     )  # fmt: skip
     spaces = agent_spaces(config.world, info, len(tasks))
     learner = Learner(config.agent, spaces)
-    plan = plan_replay(config.schedule.memory, capacity(goal, info, count), info.frames, spaces)
-    replay = Replay(plan.place, capacity(goal, info, count), info.frames, spaces, config.agent.batch, config.agent.length)
+    room = capacity(goal, info, count)
+    plan = plan_replay(config.schedule.memory, room, spaces)
+    replay = Replay(plan.place, room, count, spaces, config.agent.batch, config.agent.length)
     title = f"{job.policy} in {config.world.world}"
 
     def begin() -> None:

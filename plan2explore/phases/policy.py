@@ -11,7 +11,7 @@ from ..agent.policy import Mode
 from ..config import WorldConfig, check_seed
 from ..envs import Task
 from ..runs.files import check_writable
-from .collect import see
+from .collect import select_obs
 from .evaluate import Scores, evaluate_tasks, finish, step_key
 from .training import EVALUATION_SEED
 from .world import check_room, inspect_world, make_for_tasks
@@ -41,7 +41,7 @@ class Policy:
     def act(self, observation: dict[str, Any], mode: Mode = "mode") -> np.ndarray:
         """The action for an observation of `make(...)`: the policy's mode, or a `sample` of it."""
         spaces = self.learner.agent.spaces
-        seen = see(spaces, np.asarray(observation["image"])[None], np.asarray(observation["proprio"])[None])
+        seen = select_obs(spaces, np.asarray(observation["image"])[None], np.asarray(observation["proprio"])[None])
         key = step_key(self._key, self._step, 0)
         first = np.array([self._step == 0])
         action, self._carried = self.learner.act(self.state, self._carried, seen, first, key, mode, self.row)

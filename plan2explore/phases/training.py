@@ -37,7 +37,7 @@ from ..runs.checkpoint import Checkpoints, pack, pack_parts
 from ..runs.files import append_line
 from ..runs.folder import RunError, RunFolder
 from ..runs.metrics import Metrics
-from .collect import Collector, label_steps, make_room, replay_rows
+from .collect import Collector, label_steps, replay_rows
 from .evaluate import Scores, acting_copy, evaluate_tasks
 from .progress import Progress
 from .watch import Look, look_inside, rehearse_look, show_episode, show_look
@@ -137,7 +137,7 @@ def play_nothing() -> Evaluation:
 
 
 class Training:
-    """A job under way: its agent, its memory, and where both are on disk.
+    """A job under way: its agent, its replay, and where both are on disk.
 
     A fresh agent may be given while it is still made: its program is compiled beside that of the updates.
     """
@@ -216,7 +216,7 @@ class Training:
         self._evaluated_updates, self.steps_at_checkpoint = meta["evaluated_updates"], meta["env_steps"]
 
     def remember(self) -> int:
-        """Fills memory with the episodes on disk; the next number of an environment's episodes.
+        """Fills replay with the episodes on disk; the next number of an environment's episodes.
 
         Taking turns, episodes of rounds after the checkpoint wait for their round: learning goes on exactly as if
         nothing had happened.
@@ -233,8 +233,8 @@ class Training:
     def _add(self, number: int, episode: Episode) -> None:
         check_origin(self.episodes.path_of(number), episode, self.job.world)
         rewards = label_steps(episode, self.job.tasks, 0)
-        make_room(self.replay)
-        self.replay.add(replay_rows(episode, self.learner.agent.spaces, rewards))
+        rows = replay_rows(episode, self.learner.agent.spaces, rewards)
+        self.replay.add_episode(rows, number % self.job.environments)
         self.steps_before += int(episode.meta["env_steps"])
 
     # ---- the work ----
@@ -302,7 +302,7 @@ class Training:
                     worlds.close()
         if not self._ending.is_set():
             with contextlib.suppress(Exception):  # likewise
-                rehearse_look(self.learner.agent, state, self.replay)
+                rehearse_look(self.learner.agent, state, self.replay, self.job.info.frames)
 
     def _start_collecting(self, first_episode: int) -> None:
         job = self.job
@@ -352,11 +352,9 @@ class Training:
             collector.receive()
             self._show()
             step += 1
-            if collector.lost:  # its process died: the round is played again, as if nothing had happened
+            if collector.worker_restarted:  # its process died: the round is played again, as if nothing had happened
                 collector.reset(self.rounds)
                 step = 0
-            if before < collector.finished_episodes < before + count:
-                raise RunError("Collecting in turn with several environments needs episodes of equal length: use one.")
         collector.check_writes(wait=True)
 
     def _stored_round(self) -> dict[int, Episode]:
@@ -377,8 +375,8 @@ class Training:
         if random:
             actions, self.carried = policy.act_uniformly(self.carried, key)
         else:
-            seen, first = self.collector.observation, self.collector.first
-            actions, self.carried = self.learner.act(self.state, self.carried, seen, first, key, "noise")
+            obs, is_first = self.collector.observation, self.collector.is_first
+            actions, self.carried = self.learner.act(self.state, self.carried, obs, is_first, key, "noise")
         return actions
 
     def _collects_at_random(self) -> bool:
@@ -387,10 +385,9 @@ class Training:
     # ---- learning ----
 
     def _due(self) -> int:
-        collector = self.collector
-        if collector and not (self.steps_before or collector.finished_episodes or self.replay.episodes):
-            return 0  # many environments have taken the first steps together, but none a whole sequence yet
-        steps = self.reached if self.steps_before else self.env_steps  # without an episode, memory is empty after a kill
+        if not self.replay.steps:
+            return 0  # many environments have taken the first steps together, but none has flushed them yet
+        steps = self.reached if self.steps_before else self.env_steps  # without an episode, replay is empty after a kill
         return self.job.due(steps) - self.updates
 
     def _train_all(self) -> None:
@@ -480,7 +477,7 @@ class Training:
         """An evaluation of all tasks with the agent as it is now, and a look into it."""
         self._preparing.join()
         self._evaluating_updates = self.updates
-        self._look = look_inside(self.learner.agent, self.state, self.replay, self.reached)
+        self._look = look_inside(self.learner.agent, self.state, self.replay, self.job.info.frames, self.reached)
         if not self._plays:
             return play_nothing()
         key = jax.random.fold_in(jax.random.fold_in(self._key, EVALUATE), self.evaluations)

@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a run beside numbers: how novel its memory is, how it thinks things go on, and what it does."""
+"""What TensorBoard shows of a run beside numbers: how novel its replay is, how it thinks things go on, and what it does."""
 
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ FASTEST = 20.0  # frames per second: a browser slows a faster GIF down, and a sh
 
 
 class Look(NamedTuple):
-    """What an agent made of the newest steps in memory. The device may still be at it: whoever reads it, waits."""
+    """What an agent made of the newest steps in replay. The device may still be at it: whoever reads it, waits."""
 
     env_steps: int
     novelty: Float[Array, "steps batch"] | None = None
@@ -30,19 +30,20 @@ class Look(NamedTuple):
     imagined: Float[Array, "time height width 3"] | None = None
 
 
-def look_inside(agent: Agent, state: LearnerState, replay: Replay, env_steps: int) -> Look:
+def look_inside(agent: Agent, state: LearnerState, replay: Replay, frames: int, env_steps: int) -> Look:
     """Asks for the objective's reward and for an open-loop prediction, where the agent has such, without waiting.
 
+    `frames`: stored steps of an episode that nothing ends early.
     Always the same key: no chance that training depends on is used.
     """
-    if not replay.episodes:
+    if not replay.steps:
         return Look(env_steps)
-    return _look_at(agent, state, replay.newest(EPISODES, STEPS), env_steps)
+    return _look_at(agent, state, replay.newest(EPISODES, min(STEPS, frames)), env_steps)
 
 
-def rehearse_look(agent: Agent, state: LearnerState, replay: Replay) -> None:
+def rehearse_look(agent: Agent, state: LearnerState, replay: Replay, frames: int) -> None:
     """Looks at nothing: all that a look needs is compiled then."""
-    form = EPISODES, min(STEPS, replay.frames)
+    form = EPISODES, min(STEPS, frames)
     nothing = {name: jnp.zeros((*form, *shape), dtype) for name, (shape, dtype) in replay.columns.items()}
     jax.block_until_ready(_look_at(agent, state, nothing, 0)[1:])
 

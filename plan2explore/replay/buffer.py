@@ -1,11 +1,11 @@
-"""Replay: the frames of many episodes, and batches of sequences drawn from them.
+"""Replay: the steps of many episodes, and batches of sequences drawn from them.
 
-Frames are kept on the device where they fit, so that drawing a batch moves nothing to it, or else in the host's
+Steps are kept on the device where they fit, so that drawing a batch moves nothing to it, or else in the host's
 memory. Both places draw the same sequences with the same key.
 """
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -15,8 +15,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from ..config import Spaces
 
@@ -25,7 +24,7 @@ Rows = Mapping[str, np.ndarray]
 RESERVE = 8 * 10**9
 """Bytes of the device left for training: an update of the paper's sizes was measured to need 5 GB."""
 HOST_SHARE = 0.9
-"""The part of the free host memory that episodes may fill."""
+"""The part of the free host memory that replay may fill."""
 
 
 class Column(NamedTuple):
@@ -36,8 +35,12 @@ class Column(NamedTuple):
 
 
 def columns_of(spaces: Spaces) -> dict[str, Column]:
-    """What an agent with these spaces learns from."""
-    columns = {"action": Column((spaces.action,), np.dtype(np.float32))}
+    """What an agent with these spaces learns from.
+
+    `is_first` marks the first observation of an episode, `is_terminal` the last one of an episode that terminated.
+    """
+    flag = Column((), np.dtype(bool))
+    columns = {"action": Column((spaces.action,), np.dtype(np.float32)), "is_first": flag, "is_terminal": flag}
     if spaces.image is not None:
         columns["image"] = Column((spaces.image, spaces.image, 3), np.dtype(np.uint8))
     if spaces.proprio is not None:
@@ -48,86 +51,75 @@ def columns_of(spaces: Spaces) -> dict[str, Column]:
 
 
 class Replay:
-    """Episodes in numbered slots. Any episode of at least `length` steps may be drawn, a running one too.
+    """A ring of steps for each stream, and windows of `length` steps drawn from them.
 
-    Sampling is uniform over those episodes, then over the places in them where a sequence fits. Shorter
-    episodes are kept, since they may grow, but never drawn. What is drawn depends on the key, on the episodes
-    and on the order in which they were opened, and on nothing else. One thread may sample while another
-    extends.
+    A stream is the sequence of consecutive episodes of one environment; when it is full, its oldest steps are overwritten.
+    All stored steps, stream after stream and each from its oldest to its newest, form one circular sequence, and a window
+    may start at any of them: every step is drawn equally often, and windows run across the ends of episodes.
+    `is_first` says where; it is set at the oldest step of each stream too.
+
+    What is drawn depends on the key and on what the streams hold, and on nothing else. One thread may sample while another
+    appends.
     """
 
-    def __init__(self, place: Place, capacity: int, frames: int, spaces: Spaces, batch: int, length: int) -> None:
-        if frames < length:
-            raise ValueError(f"Sequences of {length} steps do not fit into episodes of {frames}: use a smaller length")
-        self.place, self.capacity, self.frames, self.batch, self.length = place, capacity, frames, batch, length
+    def __init__(self, place: Place, capacity: int, streams: int, spaces: Spaces, batch: int, length: int) -> None:
+        self.place, self.streams, self.batch, self.length = place, streams, batch, length
+        self.ring = -(-capacity // streams)
+        """Steps for which each stream has room."""
         self.columns = columns_of(spaces)
-        self._store = (DeviceStore if place == "device" else HostStore)(self.columns, capacity, frames)
-        self._steps: dict[int, int] = {}  # of each slot in use, in the order in which they were opened
-        self._dropped: list[int] = []
+        self._store = (DeviceStore if place == "device" else HostStore)(self.columns, streams * self.ring)
+        self._counts = np.zeros(streams, np.int32)
+        self._ends = np.zeros(streams, np.int32)  # where the next step of each stream is written
+        self._is_first = np.zeros((streams, self.ring), bool)
+        self.episodes = 0
+        """Episodes begun here so far, overwritten ones included."""
         self.largest_rewards = np.zeros(spaces.tasks)
         """Of each task: the size of the largest reward that a step ever had here."""
         self._lock = threading.Lock()
 
     @property
-    def episodes(self) -> int:
-        """Episodes that can be drawn."""
-        with self._lock:
-            return sum(steps >= self.length for steps in self._steps.values())
+    def steps(self) -> int:
+        """Steps stored now."""
+        return int(self._counts.sum())
 
-    def open(self) -> int:
-        """A slot for a new episode."""
-        with self._lock:
-            if len(self._steps) == self.capacity:
-                raise ValueError(f"Memory has room for {self.capacity:,} episodes, and all of it is in use")
-            slot = self._dropped.pop() if self._dropped else len(self._steps)
-            self._steps[slot] = 0
-            return slot
-
-    def add(self, rows: Rows) -> int:
-        """Opens a slot for these steps."""
-        slot = self.open()
-        self.extend(slot, rows)
-        return slot
-
-    def extend(self, slot: int, rows: Rows) -> None:
-        """Appends steps, (steps, ...) under each name, to an episode. Names that nobody learns from are left out."""
-        count, rows = self._check(rows)
-        if not count:
+    def append(self, stream: int, rows: Rows) -> None:
+        """Appends steps, (steps, ...) under each name, to a stream. Names that nobody learns from are left out."""
+        rows = self._checked(rows)
+        if not len(rows["action"]):
             return
         with self._lock:
-            start = self._steps[slot]
-            if start + count > self.frames:
-                raise ValueError(f"An episode of {start} steps cannot grow by {count}: memory was made for {self.frames}")
+            self.episodes += int(rows["is_first"].sum())
             if "reward" in rows:
                 self.largest_rewards = np.maximum(self.largest_rewards, np.abs(rows["reward"]).max(0))
-            self._store.write(slot, start, rows)
-            self._steps[slot] = start + count
+            rows = {name: array[-self.ring :] for name, array in rows.items()}
+            count = len(rows["action"])
+            places = (self._ends[stream] + np.arange(count)) % self.ring
+            self._store.write(stream * self.ring + places, rows)
+            self._is_first[stream, places] = rows["is_first"][:, 0]
+            self._ends[stream] = (self._ends[stream] + count) % self.ring
+            self._counts[stream] = min(self._counts[stream] + count, self.ring)
 
-    def make_room(self, keep: Collection[int] = ()) -> bool:
-        """If every slot is in use, forgets the oldest episode that is not one to `keep`; whether it did."""
-        with self._lock:
-            full = len(self._steps) == self.capacity
-            oldest = next((slot for slot in self._steps if slot not in keep), None)
-        if not full or oldest is None:
-            return False
-        self.drop(oldest)
-        return True
+    def add_episode(self, rows: Rows, stream: int | None = None) -> None:
+        """Appends a whole episode, by default to the stream with the fewest steps."""
+        self.append(int(self._counts.argmin()) if stream is None else stream, rows)
 
-    def drop(self, slot: int) -> None:
-        """Forgets an episode; its slot is the next to be used."""
+    def retract(self, stream: int, count: int) -> None:
+        """Drops the newest steps of a stream: those of an episode that will never end."""
         with self._lock:
-            del self._steps[slot]
-            self._dropped.append(slot)
-            self._store.forget(slot)
+            count = min(count, int(self._counts[stream]))
+            start = (self._ends[stream] - count) % self.ring
+            self.episodes -= int(self._is_first[stream, (start + np.arange(count)) % self.ring].sum())
+            self._ends[stream] = start
+            self._counts[stream] -= count
 
     def sample(self, key: PRNGKeyArray, count: int) -> dict[str, Array]:
         """`count` batches on the device, (count, batch, length, ...) under each name."""
         with self._lock:
-            table, episodes = self._drawable()
+            if not self._counts.any():
+                raise ValueError("Replay is empty: collect some steps first")
             key = jax.device_put(key, self._store.draws_on)
-            slots, offsets = draw_sequences(key, table, episodes, count=count, batch=self.batch)
-            finish = self._store.gather(slots, offsets, self.length)
-        return finish()  # the long part of it where frames are in host memory: others may write meanwhile
+            form = (count, self.batch, self.length)
+            return self._store.gather(*draw_windows(key, self._table(), form=form, ring=self.ring))
 
     def batches(self, count: int) -> dict[str, jax.ShapeDtypeStruct]:
         """The form of what `sample` returns."""
@@ -137,36 +129,30 @@ class Replay:
     def newest(self, episodes: int, steps: int) -> dict[str, Array]:
         """The last steps of the newest episodes, the newest first, on the device: (episodes, steps, ...) under each name.
 
-        There are always as many, so that whoever takes them is compiled once: if fewer episodes are long enough, they
-        repeat. Only where no episode has `steps`, the steps are those of the longest.
+        Streams take turns. Episodes of fewer steps are left out where there are longer ones, or else come with what is
+        stored before them. There are always as many, so that whoever takes them is compiled once: too few repeat.
         """
         with self._lock:
-            steps = min(steps, max(self._steps.values()))
-            found = [(slot, known - steps) for slot, known in reversed(self._steps.items()) if known >= steps]
-            slots, offsets = np.transpose((found * episodes)[:episodes]).astype(np.int32)[:, None]
-            finish = self._store.gather(slots, offsets, steps)
-        return {name: rows[0] for name, rows in finish().items()}
+            table, found = self._table(), []
+            for stream, (count, oldest) in enumerate(table.T):
+                is_first = self._is_first[stream, (oldest + np.arange(count)) % self.ring]
+                is_first[:1] = True
+                bounds = table[0, :stream].sum() + np.append(np.flatnonzero(is_first), count)
+                ends = zip(bounds[-2::-1], bounds[:0:-1], strict=True)
+                found += [(stop - start < steps, age, stop) for age, (start, stop) in enumerate(ends)]
+            enough = [each for each in sorted(found) if not each[0]] or sorted(found)
+            stops = np.array([stop for _, _, stop in (enough * episodes)[:episodes]])
+            return self._store.gather(*locate(stops[:, None] + np.arange(-steps, 0), table, self.ring))
 
-    def _drawable(self) -> tuple[Int[np.ndarray, "2 capacity"], int]:
-        """Slots that can be drawn, below them the number of places where a sequence fits, and how many they are.
+    def _table(self) -> Int[np.ndarray, "2 streams"]:
+        """The number of steps of each stream, and below it the place of its oldest."""
+        return np.stack([self._counts, (self._ends - self._counts) % self.ring])
 
-        The table always has the same size, so that memory can grow and nothing is compiled again.
-        """
-        found = [(slot, steps - self.length + 1) for slot, steps in self._steps.items() if steps >= self.length]
-        if not found:
-            raise ValueError(
-                f"No episode in memory has the {self.length} steps of a sequence: {len(self._steps)} in all, "
-                f"and the longest has {max(self._steps.values(), default=0)}. Collect more first, or use a smaller length."
-            )
-        table = np.zeros((2, self.capacity), np.int32)
-        table[:, : len(found)] = np.transpose(found)
-        return table, len(found)
-
-    def _check(self, rows: Rows) -> tuple[int, dict[str, np.ndarray]]:
-        """The number of steps in these rows, and the rows as they are stored: copied, each step flat."""
+    def _checked(self, rows: Rows) -> dict[str, np.ndarray]:
+        """The rows as they are stored: copied, each step flat."""
         missing = self.columns.keys() - rows.keys()
         if missing:
-            raise ValueError(f"Memory needs {', '.join(sorted(missing))} of each step")
+            raise ValueError(f"Replay needs {', '.join(sorted(missing))} of each step")
         count = len(rows["action"])
         checked = {}
         for name, (shape, dtype) in self.columns.items():
@@ -174,102 +160,95 @@ class Replay:
                 raise ValueError(f"{name} is {rows[name].dtype} {rows[name].shape}; {dtype} {(count, *shape)} is expected")
             # A copy: the device may read it after the caller has written the next step to the same place.
             checked[name] = np.array(rows[name], dtype).reshape(count, prod(shape))
-        return count, checked
+        return checked
 
 
-@partial(jax.jit, static_argnames=("count", "batch"))
-def draw_sequences(
-    key: PRNGKeyArray, table: Int[Array, "2 capacity"], episodes: Int[Array, ""], count: int, batch: int
-) -> tuple[Int[Array, "count batch"], Int[Array, "count batch"]]:
-    """Slots and first steps of sequences: any of the first `episodes` slots, any of its places."""
-    slots, places = table
-    episode_key, place_key = jax.random.split(key)
-    episode = jax.random.randint(episode_key, (count, batch), 0, episodes)
-    return slots[episode], jax.random.randint(place_key, (count, batch), 0, places[episode])
+@partial(jax.jit, static_argnames=("form", "ring"))
+def draw_windows(
+    key: PRNGKeyArray, table: Int[Array, "2 streams"], form: tuple[int, int, int], ring: int
+) -> tuple[Int[Array, "count batch time"], Bool[Array, "count batch time"]]:
+    """The places of windows that start at any stored step, and which of their steps are the oldest of a stream."""
+    starts = jax.random.randint(key, form[:-1], 0, table[0].sum())
+    return locate(starts[..., None] + jnp.arange(form[-1]), table, ring)
+
+
+def locate(steps: Any, table: Any, ring: int) -> tuple[Any, Any]:
+    """Where steps of the circular sequence are stored, and which are the oldest of their stream. For NumPy and JAX."""
+    counts, oldest = table
+    ends = counts.cumsum()
+    steps = steps % ends[-1]
+    stream = (steps[..., None] >= ends).sum(-1)
+    offset = steps - (ends - counts)[stream]
+    return stream * ring + (oldest[stream] + offset) % ring, offset == 0
 
 
 # --- The two places ---
 
 
 class DeviceStore:
-    """Frames in one array per name on the device. Steps are flat: a last axis of three would be padded on a TPU."""
+    """Steps in one array per name on the device. They are flat: a last axis of three would be padded on a TPU."""
 
-    def __init__(self, columns: Mapping[str, Column], capacity: int, frames: int) -> None:
+    def __init__(self, columns: Mapping[str, Column], capacity: int) -> None:
         # Tied to no device by name: arrays that are would make everything that learns from them compile once more.
         self.draws_on = None
         self._shapes = tuple(sorted((name, column.shape) for name, column in columns.items()))
-        self._stored = {
-            name: jnp.zeros((capacity, frames, prod(shape)), dtype) for name, (shape, dtype) in columns.items()
-        }
+        self._capacity = capacity
+        self._stored = {name: jnp.zeros((capacity, prod(shape)), dtype) for name, (shape, dtype) in columns.items()}
 
-    def write(self, slot: int, start: int, rows: dict[str, np.ndarray]) -> None:
-        self._stored = write_steps(self._stored, slot, start, rows)
+    def write(self, places: np.ndarray, rows: dict[str, np.ndarray]) -> None:
+        # Padded to powers of two, which few programs are compiled for; places beyond the last one are dropped.
+        count, size = len(places), 1 << (len(places) - 1).bit_length()
+        padded = np.arange(self._capacity, self._capacity + size, dtype=np.int32)
+        padded[:count] = places
+        rows = {name: np.pad(array, ((0, size - count), (0, 0))) for name, array in rows.items()}
+        self._stored = write_steps(self._stored, padded, rows)
 
-    def forget(self, slot: int) -> None:
-        """The next episode is written over it."""
-
-    def gather(self, slots: Array, offsets: Array, length: int) -> Callable[[], dict[str, Array]]:
-        batches = gather_sequences(self._stored, slots, offsets, length=length, shapes=self._shapes)
-        return lambda: batches
+    def gather(self, places: Any, is_oldest: Any) -> dict[str, Array]:
+        return gather_steps(self._stored, places, is_oldest, shapes=self._shapes)
 
 
 @partial(jax.jit, donate_argnums=0)
-def write_steps(
-    stored: dict[str, Array], slot: Int[Array, ""], start: Int[Array, ""], rows: dict[str, Array]
-) -> dict[str, Array]:
-    """Writes a slot's rows from its start on, in place: the old arrays are given away."""
+def write_steps(stored: dict[str, Array], places: Int[Array, " steps"], rows: dict[str, Array]) -> dict[str, Array]:
+    """Writes rows to their places, in place: the old arrays are given away."""
     return {
-        name: lax.dynamic_update_slice(array, rows[name][None], (slot, start, 0)) for name, array in stored.items()
+        name: array.at[places].set(rows[name], mode="drop", unique_indices=True) for name, array in stored.items()
     }
 
 
-@partial(jax.jit, static_argnames=("length", "shapes"))
-def gather_sequences(
+@partial(jax.jit, static_argnames="shapes")
+def gather_steps(
     stored: dict[str, Array],
-    slots: Int[Array, "count batch"],
-    offsets: Int[Array, "count batch"],
-    length: int,
+    places: Int[Array, "*batch time"],
+    is_oldest: Bool[Array, "*batch time"],
     shapes: tuple[tuple[str, tuple[int, ...]], ...],
 ) -> dict[str, Array]:
-    """The sequences that start there."""
-    steps = offsets[..., None] + jnp.arange(length)
-    gathered = {name: array.at[slots[..., None], steps].get(mode="promise_in_bounds") for name, array in stored.items()}
-    return {name: gathered[name].reshape(*steps.shape, *shape) for name, shape in shapes}
+    """The steps at these places."""
+    gathered = {name: array.at[places].get(mode="promise_in_bounds") for name, array in stored.items()}
+    batches = {name: gathered[name].reshape(*places.shape, *shape) for name, shape in shapes}
+    return batches | {"is_first": batches["is_first"] | is_oldest}
 
 
 class HostStore:
-    """Frames in host memory, which is taken as episodes come."""
+    """Steps in host memory, which the system gives as they come."""
 
-    def __init__(self, columns: Mapping[str, Column], capacity: int, frames: int) -> None:
-        self._columns, self._frames = columns, frames
-        self._stored: dict[int, dict[str, np.ndarray]] = {}
+    def __init__(self, columns: Mapping[str, Column], capacity: int) -> None:
+        self._columns = columns
+        self._stored = {name: np.empty((capacity, prod(shape)), dtype) for name, (shape, dtype) in columns.items()}
         self.draws_on = host_device()  # an accelerator would first finish the updates that wait in its queue
 
-    def write(self, slot: int, start: int, rows: dict[str, np.ndarray]) -> None:
-        if slot not in self._stored:
-            self._stored[slot] = {
-                name: np.empty((self._frames, prod(shape)), dtype) for name, (shape, dtype) in self._columns.items()
-            }
-        for name, array in self._stored[slot].items():
-            array[start : start + len(rows[name])] = rows[name]
+    def write(self, places: np.ndarray, rows: dict[str, np.ndarray]) -> None:
+        for name, array in self._stored.items():
+            array[places] = rows[name]
 
-    def forget(self, slot: int) -> None:
-        self._stored.pop(slot, None)
-
-    def gather(self, slots: Array, offsets: Array, length: int) -> Callable[[], dict[str, Array]]:
-        where = np.asarray(offsets)
-        episodes = [self._stored[slot] for slot in np.asarray(slots).ravel().tolist()]
-
-        def finish() -> dict[str, Array]:
-            batches = {}
-            for name, (shape, dtype) in self._columns.items():
-                flat = aligned((where.size, length, prod(shape)), dtype)
-                for row, episode, offset in zip(flat, episodes, where.ravel().tolist(), strict=True):
-                    row[:] = episode[name][offset : offset + length]
-                batches[name] = flat.reshape(*where.shape, length, *shape)
-            return jax.device_put(batches)
-
-        return finish
+    def gather(self, places: Any, is_oldest: Any) -> dict[str, Array]:
+        places = np.asarray(places)
+        batches = {}
+        for name, (shape, dtype) in self._columns.items():
+            flat = aligned((places.size, prod(shape)), dtype)
+            np.take(self._stored[name], places.ravel(), axis=0, out=flat, mode="clip")  # other modes copy twice
+            batches[name] = flat.reshape(*places.shape, *shape)
+        batches["is_first"] |= np.asarray(is_oldest)
+        return jax.device_put(batches)
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -293,14 +272,14 @@ def host_device() -> Any:
 
 @dataclass(frozen=True)
 class Plan:
-    """Where episodes will be kept, and the sentence that says so."""
+    """Where steps will be kept, and the sentence that says so."""
 
     place: Place
     sentence: str
 
 
 class TooLittleMemoryError(ValueError):
-    """The episodes of a run would fit nowhere."""
+    """The steps of a run would fit nowhere."""
 
 
 ADVICE = "Explore for fewer steps, with smaller pictures, or see proprio instead of pixels"
@@ -309,17 +288,16 @@ ADVICE = "Explore for fewer steps, with smaller pictures, or see proprio instead
 def plan_replay(
     place: Literal["auto", "device", "host"],
     capacity: int,
-    frames: int,
     spaces: Spaces,
     reserve: int = RESERVE,
     advice: str = ADVICE,
 ) -> Plan:
-    """Decides before a run where its episodes will be kept: on the accelerator if they fit, or else in host memory.
+    """Decides before a run where its steps will be kept: on the accelerator if they fit, or else in host memory.
 
     `reserve` bytes of the accelerator stay free for training. Fitting nowhere is a `TooLittleMemoryError` with `advice`.
     """
-    need = capacity * frames * sum(prod(shape) * dtype.itemsize for shape, dtype in columns_of(spaces).values())
-    says = f"Memory: {capacity:,} episodes need {gigabytes(need)}"
+    need = capacity * sum(prod(shape) * dtype.itemsize for shape, dtype in columns_of(spaces).values())
+    says = f"Replay: {capacity:,} steps need {gigabytes(need)}"
     device, host = device_room(reserve), int(HOST_SHARE * host_room())
     name = jax.devices()[0].device_kind
     there = f"the device ({name}, {gigabytes(device)} free)"
@@ -341,7 +319,7 @@ def gigabytes(count: int) -> str:
 
 
 def device_room(reserve: int) -> int:
-    """Bytes of the default device that episodes may fill. A device that does not tell has none; a CPU is the host."""
+    """Bytes of the default device that replay may fill. A device that does not tell has none; a CPU is the host."""
     if jax.default_backend() == "cpu":
         return int(HOST_SHARE * host_room())
     stats = jax.devices()[0].memory_stats() or {}

@@ -41,7 +41,7 @@ def compiled_once(tmp_path_factory):
 
 @dataclass
 class Watched:
-    """A run that ended well, and the steps of every episode in memory whenever batches were drawn."""
+    """A run that ended well, and the steps of every stream of replay whenever batches were drawn."""
 
     run: Run
     drawn_from: list[list[int]] = field(default_factory=list)
@@ -52,7 +52,7 @@ def watched_run(path: Path, config: ExploreConfig, steps: int) -> Watched:
     sample = Replay.sample
 
     def watch(replay: Replay, key: Any, count: int) -> Any:
-        drawn_from.append(list(replay._steps.values()))
+        drawn_from.append(replay._counts.tolist())
         return sample(replay, key, count)
 
     with quick(), pytest.MonkeyPatch.context() as patch:
@@ -92,6 +92,6 @@ def adapted(overlapped) -> tuple[Policy, dict[str, str]]:
 
 @pytest.fixture(scope="session")
 def few_shot(overlapped, adapted) -> tuple[Policy, list[dict[str, np.ndarray]]]:
-    """A policy of two more episodes, and the whole episodes that memory began with. Read it only."""
+    """A policy of two more episodes, and the whole episodes that replay began with. Read it only."""
     with quick(), remembered() as added:
         return nano_adapt(overlapped.run, shots=2), added

@@ -74,14 +74,14 @@ def _flags(ours: Any, default: Any) -> list[str]:
 
 @contextlib.contextmanager
 def remembered() -> Iterator[list[dict[str, np.ndarray]]]:
-    """The rows of every whole episode that memory is given meanwhile."""
-    found, add = [], Replay.add
+    """The rows of every whole episode that replay is given meanwhile."""
+    found, add = [], Replay.add_episode
 
-    def noted(replay: Replay, rows: dict[str, np.ndarray]) -> int:
+    def noted(replay: Replay, rows: dict[str, np.ndarray], stream: int | None = None) -> None:
         found.append({name: np.array(values) for name, values in rows.items()})
-        return add(replay, rows)
+        add(replay, rows, stream)
 
-    with mock.patch.object(Replay, "add", noted):
+    with mock.patch.object(Replay, "add_episode", noted):
         yield found
 
 

@@ -82,7 +82,7 @@ def training_start(run, policy):
     return {name: np.asarray(part.rows) for name, part in state.parts.items()}
 
 
-def test_memory_is_the_runs_with_the_tasks_rewards(overlapped):
+def test_replay_is_the_runs_with_the_tasks_rewards(overlapped):
     with remembered() as added:
         nano_adapt(overlapped.run, TASKS[1], evaluate_episodes=0)
     episodes = list(overlapped.run.episodes())
@@ -128,7 +128,7 @@ def test_few_shot_collects_exactly_so_many_episodes_and_goes_on_learning(overlap
     assert len(episodes) == 2
     assert {episode.meta["policy"] for episode in episodes} == {TASKS[0]}
     assert not any(episode.reward.any() for episode in episodes)  # the bare world's: any task can be labelled
-    assert len(added) == 4  # the run's; the new ones grow in memory step by step
+    assert len(added) == 4  # the run's; the new ones grow in replay step by step
     model = snapshot(few.path, 2000)["model"]
     assert model.shape == snapshot(policy.path, 0)["model"].shape
     assert not np.array_equal(model, snapshot(policy.path, 0)["model"])
@@ -214,12 +214,12 @@ def test_a_reward_that_was_changed_is_not_taken_for_the_old_one(overlapped, tmp_
     assert "was learned with another version of the reward 'mine'" in caplog.text
 
 
-def test_a_task_that_pays_nothing_in_memory_is_said(overlapped, tmp_path, capsys):
+def test_a_task_that_pays_nothing_in_replay_is_said(overlapped, tmp_path, capsys):
     never = p2e.Task("never", reward=lambda physics: 0.0)
     nano_adapt(overlapped.run, never, out=tmp_path / "never", evaluate_episodes=0)
-    assert "No step in memory is paid anything" in capsys.readouterr().err
+    assert "No step in replay is paid anything" in capsys.readouterr().err
     nano_adapt(overlapped.run, TASKS[1], out=tmp_path / "paid", evaluate_episodes=0)
-    assert "No step in memory" not in capsys.readouterr().err
+    assert "No step in replay" not in capsys.readouterr().err
 
 
 def test_an_adaptation_says_that_its_env_steps_are_its_own(overlapped, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Collecting: labels of a running episode, provenance that stays true, and memory that is never too small."""
+"""Collecting: labels of a running episode, provenance that stays true, and what replay gets."""
 
 import os
 import signal
@@ -75,17 +75,23 @@ def test_labels_of_pieces_are_those_of_the_whole_in_gymnasium(piece):
     assert whole[1:] == pytest.approx(by_hand.reshape(100, 2).sum(-1), rel=1e-5, abs=1e-5)
 
 
-def test_memory_gets_what_the_agent_sees_and_nothing_else():
+def test_replay_gets_what_the_agent_observes_and_where_episodes_begin_and_end():
     episode = record_random("pendulum", size=8, action_repeat=100)
-    rewards = np.ones((11, 2))
-    assert set(replay_rows(episode, SPACES, rewards)) == {"action", "proprio"}
-    rows = replay_rows(episode, Spaces(action=1, image=8, tasks=2), rewards, start=4)
-    assert set(rows) == {"action", "image", "reward"} and rows["reward"].dtype == np.float32
+    rewards, flags = np.ones((11, 2)), {"is_first", "is_terminal"}
+    rows = replay_rows(episode, SPACES, rewards)
+    assert set(rows) == {"action", "proprio"} | flags
+    assert rows["is_first"].nonzero()[0].tolist() == [0] and not rows["is_terminal"].any()
+    ended = Episode(**{**vars(episode), "meta": {"terminated": True}})
+    rows = replay_rows(ended, Spaces(action=1, image=8, tasks=2), rewards, start=4)
+    assert set(rows) == {"action", "image", "reward"} | flags and rows["reward"].dtype == np.float32
     assert np.array_equal(rows["image"], episode.image[4:])
+    assert not rows["is_first"].any() and rows["is_terminal"].nonzero()[0].tolist() == [6]
+    old = Episode(**{**vars(episode), "meta": {}})  # as written before episodes said it
+    assert not replay_rows(old, SPACES, rewards)["is_terminal"].any()
 
 
-def collector(vector, tmp_path, capacity=10, piece=None):
-    replay = Replay("host", capacity, 11, SPACES, batch=2, length=5)
+def collector(vector, tmp_path, capacity=110, piece=None):
+    replay = Replay("host", capacity, vector.count, SPACES, batch=2, length=5)
     info = SimpleNamespace(action=1, renderer="raycast")
     world = WorldConfig("pendulum", see="proprio", size=8, action_repeat=100)
     return Collector(vector, replay, EpisodeFolder(tmp_path / "episodes"), [], world, info, SPACES, 5, piece)
@@ -129,17 +135,18 @@ def test_seeds_stay_true_when_processes_die_in_a_reset(tmp_path):
         assert info["state"][0].tobytes() == episode.state[0, 0].tobytes()
 
 
-def test_an_episode_that_never_ends_leaves_memory(tmp_path):
+def test_an_episode_that_never_ends_leaves_replay(tmp_path):
     with VectorEnv("pendulum", 2, 2, seed=5, size=8, action_repeat=100) as vector:
         collecting = collector(vector, tmp_path, piece=5)
         collecting.reset()
         play(collecting, 5)
-        assert collecting.replay.episodes == 2 and collecting.env_steps == 1000
+        assert collecting.replay._counts.tolist() == [5, 5] and collecting.env_steps == 1000
         os.kill(vector.processes[0], signal.SIGKILL)
         play(collecting, 1)
-        assert collecting.lost and collecting.replay.episodes == 1 and collecting.env_steps == 600
+        assert collecting.worker_restarted and collecting.env_steps == 600
+        assert collecting.replay._counts.tolist() == [0, 5] and collecting.replay.episodes == 1
         play(collecting, 4)
-        assert not collecting.lost
+        assert not collecting.worker_restarted
         collecting.check_writes(wait=True)
     (episode,) = [episode for _, episode in collecting.folder.load_all()]
     assert episode.meta["environment"] == 1 and len(episode) == 11
@@ -158,12 +165,69 @@ def test_who_acted_is_kept_with_the_episode(tmp_path):
     assert found == ["random", "explorer, task", "task"]
 
 
-def test_full_memory_forgets_the_oldest_episode_that_does_not_run(tmp_path):
+def test_full_replay_forgets_the_oldest_steps(tmp_path):
     with VectorEnv("pendulum", 1, seed=5, size=8, action_repeat=100) as vector:
-        collecting = collector(vector, tmp_path, capacity=2, piece=5)
+        collecting = collector(vector, tmp_path, capacity=22, piece=5)
         collecting.reset()
         play(collecting, 11 * 3 + 4)
-        kept = list(collecting.replay._steps.values())
-        assert kept == [11, 5]
+        assert (collecting.replay.steps, collecting.replay.episodes) == (22, 4)
         collecting.check_writes(wait=True)
     assert len(collecting.folder.numbers()) == 3  # on disk all of them stay
+
+
+class Leaving:
+    """A world of one number that terminates after 3 to 7 steps, by its seed."""
+
+    def __init__(self):
+        self.inner = p2e.make("pendulum", size=8, action_repeat=100)
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def reset(self, *, seed=None, options=None):
+        self.left = 3 + seed % 5
+        return self.inner.reset(seed=seed)
+
+    def step(self, action):
+        observation, reward, _, truncated, info = self.inner.step(action)
+        self.left -= 1
+        return observation, reward, self.left == 0, truncated, info
+
+
+@pytest.mark.parametrize("piece", [None, 3])
+def test_ends_are_kept_with_the_episode_and_in_replay(tmp_path, piece):
+    with VectorEnv(Leaving, 2, 1, seed=5) as vector:
+        collecting = collector(vector, tmp_path, piece=piece)
+        collecting.reset()
+        play(collecting, 20)
+        collecting.check_writes(wait=True)
+        running = [each.flushed if each else 0 for each in collecting._running]
+    episodes = dict(collecting.folder.load_all())
+    lengths = [[len(episode) for number, episode in episodes.items() if number % 2 == stream] for stream in (0, 1)]
+    assert all(episode.meta["terminated"] is True for episode in episodes.values()) and len(set(lengths[0])) > 1
+    replay = collecting.replay
+    assert replay._counts.tolist() == [sum(each) + more for each, more in zip(lengths, running, strict=True)]
+    stored = {name: array[: replay.ring, 0] for name, array in replay._store._stored.items()}
+    ends = np.cumsum(lengths[0])
+    assert stored["is_terminal"][: ends[-1]].nonzero()[0].tolist() == [end - 1 for end in ends]
+    assert stored["is_first"][: ends[-1]].nonzero()[0].tolist() == [0, *ends[:-1]]
+
+
+def test_a_round_is_one_episode_of_each_environment_however_long(tmp_path):
+    with VectorEnv(Leaving, 3, 3, seed=5) as vector:
+        collecting = collector(vector, tmp_path)
+        collecting.reset(4)
+        play(collecting, 3)
+        os.kill(vector.processes[0], signal.SIGKILL)
+        play(collecting, 1)
+        assert collecting.worker_restarted and not collecting.replay.steps
+        collecting.reset(4)
+        while not collecting.finished_episodes:
+            assert not collecting.replay.steps
+            play(collecting, 1)
+        collecting.check_writes(wait=True)
+    episodes = dict(collecting.folder.load_all())
+    lengths = [len(episode) for episode in episodes.values()]
+    assert list(episodes) == [12, 13, 14] and collecting.finished_episodes == 3
+    assert lengths == [4 + episode.meta["seed"] % 5 for episode in episodes.values()] and len(set(lengths)) > 1
+    assert collecting.replay._counts.tolist() == lengths

@@ -2,15 +2,31 @@
 
 import json
 import shutil
+import signal
+from dataclasses import replace
 
+import leaving  # noqa: F401 (registers its world)
+import numpy as np
 import pytest
-from nano import TASKS, WORLD, nano_config, nano_explore, overlap
+from nano import (
+    TASKS,
+    WORLD,
+    assert_same_arrays,
+    evaluations,
+    nano_adapt,
+    nano_config,
+    nano_explore,
+    overlap,
+    parameters,
+    progress_of,
+)
 
 import plan2explore as p2e
 from plan2explore.config import PRESETS
 from plan2explore.phases import explore as module
 from plan2explore.phases import world as world_module
 from plan2explore.phases.explore import configure, environments
+from plan2explore.phases.training import Stopped, Training
 from plan2explore.phases.world import bytes_of_one, check_room, check_tasks, inspect_world, make_task
 from plan2explore.replay.buffer import TooLittleMemoryError
 from plan2explore.replay.files import EpisodeFolder, save_episode
@@ -37,7 +53,6 @@ pytestmark = pytest.mark.xdist_group("phases")
         ({"environments": 1_000_000}, r"1,000,000 environments at once need about .* free: use fewer .--environments"),
         ({"snapshot_every": 0}, "snapshot_every must be at least 1"),
         ({"size": 4}, "size is a whole number from 8"),
-        ({"action_repeat": 100}, "has 11 stored steps, fewer than a training sequence"),
         ({"collect": "sometimes"}, "collect cannot be 'sometimes'"),
     ],
 )
@@ -80,7 +95,7 @@ def test_memory_that_environments_fill_is_not_blamed_on_the_steps(tmp_path, monk
 
 def test_a_run_that_cannot_fit_says_so_before_it_starts(tmp_path, monkeypatch):
     monkeypatch.setattr("plan2explore.replay.buffer.host_room", lambda: 1000)
-    with pytest.raises(TooLittleMemoryError, match=r"Memory: .* need .*Explore for fewer steps"):
+    with pytest.raises(TooLittleMemoryError, match=r"Replay: .* steps need .*Explore for fewer steps"):
         nano_explore(tmp_path / "run", overlap())
     assert not (tmp_path / "run").exists()
 
@@ -137,6 +152,52 @@ def test_worlds_and_their_tasks():
     own = make_task(nano_config("cartpole_swingup").world, p2e.Task("one", reward=lambda physics: 1.0))
     own.reset(seed=0)
     assert own.name == "cartpole" and own.step(own.action_space.sample())[1] == 100.0
+
+
+# --- Worlds whose episodes terminate ---
+
+
+def fewer(observation, action, following):
+    return float(observation[0] - following[0])
+
+
+@pytest.mark.parametrize("collect", ["overlap", "in-turn"])
+def test_a_world_whose_episodes_end_early_is_explored_and_adapted(collect, tmp_path):
+    """Most episodes are shorter than a training sequence, and no two environments end theirs together."""
+    config = nano_config("gymnasium:leaving:Leaving-v0", collect=collect, environments=2)
+    config = replace(config, world=replace(config.world, action_repeat=1))
+    probes = [p2e.Task(name, reward=fewer) for name in TASKS]
+    run = p2e.explore(config.world.world, 2200, tmp_path / "run", probes=probes, config=config)
+    assert progress_of(run)["updates"] == 110 and evaluations(run)
+    episodes = list(run.episodes())
+    lengths = {len(episode) for episode in episodes}
+    assert min(lengths) == 3 and max(lengths) == 9
+    for episode in episodes:
+        assert episode.meta["terminated"] is bool(episode.proprio[-1, 0] == 0)  # the others met the limit of 8 steps
+    assert {episode.meta["terminated"] for episode in episodes} == {False, True}
+    policy = nano_adapt(run, probes[0], shots=2, environments=2, collect=collect)
+    assert np.isfinite([line["mean"] for line in evaluations(policy.path)]).all()
+
+
+def test_rounds_of_unequal_episodes_resume_with_the_same_bits(tmp_path, monkeypatch):
+    config = nano_config("gymnasium:leaving:Leaving-v0", collect="in-turn", environments=2, evaluate_episodes=0)
+    config = replace(config, world=replace(config.world, action_repeat=1))
+    probes = [p2e.Task(name, reward=fewer) for name in TASKS]
+
+    def explore(name):
+        return p2e.explore(config.world.world, 2200, tmp_path / name, probes=probes, config=config)
+
+    update = Training._update
+
+    def stopped(training):
+        training._stop = signal.SIGINT if training.updates == 100 else None
+        update(training)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "_update", stopped)
+        with pytest.raises(Stopped):
+            explore("stopped")
+    assert_same_arrays(parameters(explore("stopped")), parameters(explore("straight")))
 
 
 # --- Folders of strangers ---

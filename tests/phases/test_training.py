@@ -57,11 +57,10 @@ def test_the_first_episodes_are_random_and_nothing_is_learned_meanwhile(which, r
 
 
 def test_overlap_learns_from_running_episodes_and_in_turn_from_whole_ones(taken_in_turn, overlapped):
-    whole = {steps for moment in taken_in_turn.drawn_from for steps in moment}
-    assert whole == {FRAMES}
-    assert [len(moment) for moment in taken_in_turn.drawn_from] == [2] * 10 + [3] * 5 + [4] * 5 + [5] * 5
-    partly = {steps for moment in overlapped.drawn_from for steps in moment}
-    assert {5, 10} <= partly  # told of every 5 steps, the length of a sequence
+    episodes = [2] * 10 + [3] * 5 + [4] * 5 + [5] * 5
+    assert taken_in_turn.drawn_from == [[FRAMES * count] for count in episodes]
+    partly = {steps % FRAMES for moment in overlapped.drawn_from for steps in moment}
+    assert {5, 10} <= partly  # flushed every 5 steps, the length of a sequence
     assert len(overlapped.drawn_from) == 25
 
 
@@ -158,15 +157,18 @@ def test_blocks_in_imagination_add_up_to_what_was_asked_for(updates, block, expe
     assert job(goal=0, head_start=updates, schedule=Schedule(block=block)).block == expected
 
 
-def test_learning_waits_for_the_first_whole_sequence(tmp_path):
+def flags(count):
+    return {"is_first": np.zeros(count, bool), "is_terminal": np.zeros(count, bool)}
+
+
+def test_learning_waits_for_the_first_steps_in_replay(tmp_path):
     spaces = Spaces(action=1, image=None, proprio=5, tasks=0)
-    replay = Replay("host", 4, FRAMES, spaces, batch=2, length=5)
+    replay = Replay("host", 44, 1, spaces, batch=2, length=5)
     folder = SimpleNamespace(**{name: tmp_path / name for name in ("episodes", "checkpoints", "snapshots")})
     training = Training(job(folder=folder), None, SimpleNamespace(update=0), replay, None, None)
     training.collector = SimpleNamespace(env_steps=2000, finished_episodes=0)
-    slot = replay.add({"action": np.zeros((4, 1)), "proprio": np.zeros((4, 5))})
     assert training._due() == 0
-    replay.extend(slot, {"action": np.zeros((1, 1)), "proprio": np.zeros((1, 5))})
+    replay.append(0, {"action": np.zeros((3, 1)), "proprio": np.zeros((3, 5)), **flags(3)})  # an episode that ended early
     assert training._due() == 200
 
 
@@ -176,9 +178,9 @@ def test_learning_waits_for_the_first_whole_sequence(tmp_path):
 def test_a_critic_is_doubted_that_expects_what_no_rewards_add_up_to(tmp_path, expected, doubted):
     """Rewards of at most 0.5 a step, discounted by 0.99, add up to 50; a little above is only inexact."""
     spaces = Spaces(action=1, image=None, proprio=5, tasks=len(TASKS))
-    replay = Replay("host", 4, FRAMES, spaces, batch=2, length=5)
+    replay = Replay("host", 44, 1, spaces, batch=2, length=5)
     rewards = np.tile([[-0.5], [0.2], [0.0], [0.0], [0.0]], len(TASKS))
-    replay.add({"action": np.zeros((5, 1)), "proprio": np.zeros((5, 5)), "reward": rewards})
+    replay.append(0, {"action": np.zeros((5, 1)), "proprio": np.zeros((5, 5)), "reward": rewards, **flags(5)})
     assert list(replay.largest_rewards) == [0.5] * len(TASKS)
     said = []
     folder = SimpleNamespace(**{name: tmp_path / name for name in ("episodes", "checkpoints", "snapshots")})
