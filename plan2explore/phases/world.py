@@ -76,8 +76,8 @@ def _bytes_of_process(config: WorldConfig, count: int) -> int:
 
 def agent_spaces(config: WorldConfig, info: WorldInfo, tasks: int) -> Spaces:
     """What the agent sees and does in this world."""
-    image = None if config.see == "proprio" else config.size
-    proprio = None if config.see == "pixels" else info.proprio
+    image = None if config.obs == "proprio" else config.size
+    proprio = None if config.obs == "pixels" else info.proprio
     return Spaces(action=info.action, image=image, proprio=proprio, tasks=tasks)
 
 
