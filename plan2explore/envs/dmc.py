@@ -19,7 +19,8 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
     """A world of the suite: `walker_walk` with its task, or the bare `walker`, whose reward is always 0.
 
     `info["state"]` holds a snapshot (see `Snapshot`) for each repeated env step, `info["drawn"]`, at reset, what the task
-    drew into the model. When `image_buffer` is set, pictures are drawn straight into it.
+    drew into the model. When `image_buffer` is set, images are drawn straight into it. With `obs="proprio"` observations
+    have a black image that costs nothing; `render` draws all the same.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 25}  # noqa: RUF012 (Gymnasium's own form)
@@ -27,7 +28,14 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
     episode = 1000  # env steps, unless something ends it early
 
     def __init__(
-        self, name: str, renderer: str, size: int, action_repeat: int, seed: int, task: Task | None = None
+        self,
+        name: str,
+        renderer: str,
+        size: int,
+        action_repeat: int,
+        seed: int,
+        task: Task | None = None,
+        obs: str = "both",
     ) -> None:
         self.name = name
         self.size = size
@@ -38,9 +46,11 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
         self.physics = self._world.physics
         model, data = self.physics.model.ptr, self.physics.data.ptr
         self._snapshot = Snapshot(model, data)
+        self._draws = obs != "proprio"
         self._renderer = make_renderer(model, data, self.camera, size, renderer)
         self.renderer: str = self._renderer.name
         self.image_buffer: np.ndarray | None = None
+        self._no_image = np.zeros((size, size, 3), np.uint8)
         self._set_spaces()
         self._seed_episodes(seed)
         self._env_steps = 0
@@ -150,7 +160,9 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
         return np.concatenate([np.ravel(part) for part in parts], dtype=np.float32, casting="same_kind")
 
     def _observe(self) -> Observation:
-        return {"image": self._renderer.render(self.image_buffer), "proprio": self._proprio()}
+        if self._draws:
+            return {"image": self._renderer.render(self.image_buffer), "proprio": self._proprio()}
+        return {"image": self._no_image if self.image_buffer is None else self.image_buffer, "proprio": self._proprio()}
 
     def render(self) -> np.ndarray:
         """The current picture."""

@@ -54,7 +54,14 @@ class GymnasiumEnv(gymnasium.Env[Observation, np.ndarray]):
     drawn_size = 0
 
     def __init__(
-        self, name: str, renderer: str, size: int, action_repeat: int, seed: int, task: Task | None = None
+        self,
+        name: str,
+        renderer: str,
+        size: int,
+        action_repeat: int,
+        seed: int,
+        task: Task | None = None,
+        obs: str = "both",
     ) -> None:
         if renderer != "auto":
             raise ValueError(f"{name} draws itself: its renderer can only be 'auto', got {renderer!r}")
@@ -64,6 +71,8 @@ class GymnasiumEnv(gymnasium.Env[Observation, np.ndarray]):
         self.size = size
         self.action_repeat = action_repeat
         self.image_buffer: np.ndarray | None = None
+        self._draws = obs != "proprio"
+        self._no_image = np.zeros((size, size, 3), np.uint8)
         self._inner = make_inner(name, "rgb_array")
         self._task = task
         self._next_seed: int | None = seed
@@ -141,7 +150,11 @@ class GymnasiumEnv(gymnasium.Env[Observation, np.ndarray]):
         return np.asarray(spaces.flatten(self._inner.observation_space, observation), np.float64)
 
     def _observe(self) -> Observation:
-        return {"image": self.render(self.image_buffer), "proprio": self._flatten(self._last).astype(np.float32)}
+        if self._draws:
+            image = self.render(self.image_buffer)
+        else:
+            image = self._no_image if self.image_buffer is None else self.image_buffer
+        return {"image": image, "proprio": self._flatten(self._last).astype(np.float32)}
 
     def render(self, out: np.ndarray | None = None) -> np.ndarray:
         """The environment's own picture, resized."""
