@@ -168,6 +168,13 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
         """The current picture."""
         return self._renderer.render()
 
+    def draw(self, states: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+        """Images of stored states, uint8 (n, size, size, 3); the running episode, if any, is over."""
+        self._world.reset()
+        self._world.restore_drawn(drawn)
+        self._running = False
+        return np.stack([self._renderer.render() for _ in self._snapshot.replay(states)])
+
     def close(self) -> None:
         """Frees the renderer."""
         self._renderer.close()

@@ -118,17 +118,26 @@ def make_collecting(
 
 
 def make_for_tasks(config: WorldConfig, tasks: Sequence[Task], episodes: int, seed: int) -> VectorEnv:
-    """Environments to evaluate in: `episodes` of each task in turn, in the order of the tasks."""
-    makes = [partial(make_task, config, task) for task in tasks for _ in range(episodes)]
+    """Environments to evaluate in: `episodes` of each task in turn, in the order of the tasks.
+
+    The first of each task draws frames for a video whatever the agent observes.
+    """
+    makes = [partial(make_task, config, task, frames=index == 0) for task in tasks for index in range(episodes)]
     return VectorEnv(makes, len(makes), seed=seed)
 
 
-def make_task(config: WorldConfig, task: Task) -> Any:
-    """The world with this task's own reward and initial states."""
+def make_task(config: WorldConfig, task: Task, frames: bool = True) -> Any:
+    """The world with this task's own reward and initial states; with `frames`, images are drawn in any case."""
+    options = _options(config) | ({"obs": "both"} if frames else {})
     if task.reward is None:
-        return make(task.name, **_options(config))
-    return make(domain_of(config.world), task=task, **_options(config))
+        return make(task.name, **options)
+    return make(domain_of(config.world), task=task, **options)
 
 
 def _options(config: WorldConfig) -> dict[str, Any]:
-    return {"size": config.size, "action_repeat": config.action_repeat, "renderer": config.renderer}
+    return {
+        "size": config.size,
+        "action_repeat": config.action_repeat,
+        "renderer": config.renderer,
+        "obs": config.see,
+    }
