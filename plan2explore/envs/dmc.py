@@ -26,6 +26,7 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
     metadata = {"render_modes": ["rgb_array"], "render_fps": 25}  # noqa: RUF012 (Gymnasium's own form)
     render_mode = "rgb_array"
     episode = 1000  # env steps, unless something ends it early
+    discrete: tuple[int, ...] = ()
 
     def __init__(
         self,
@@ -72,11 +73,17 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
         bounded = np.all(spec.maximum < 1e6) and np.all(spec.minimum > -1e6)  # lqr's controls have no bounds
         self._action_low = spec.minimum if bounded else -np.ones(spec.shape)
         self._action_scale = (spec.maximum - spec.minimum) / 2 if bounded else np.ones(spec.shape)
-        self.action_space = spaces.Box(-1.0, 1.0, spec.shape, np.float32)
+        self.action_space = self.flat_action_space = spaces.Box(-1.0, 1.0, spec.shape, np.float32)
+        self.action_size: int = spec.shape[0]
         self._world.reset()
         proprio = spaces.Box(-np.inf, np.inf, self._proprio().shape, np.float32)
         image = spaces.Box(0, 255, (self.size, self.size, 3), np.uint8)
         self.observation_space = spaces.Dict({"image": image, "proprio": proprio})
+
+    @property
+    def terminates(self) -> bool:
+        """Whether something can end an episode before its time."""
+        return self.domain == "lqr"
 
     @property
     def camera(self) -> int:
