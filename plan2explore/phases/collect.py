@@ -203,6 +203,8 @@ class Collector:
             "policy": ", ".join(running.policies),
             "environment": index,
             "episode": running.number,
+            **({"discrete": list(self.spaces.discrete)} if self.spaces.discrete else {}),
+            **({"terminates": True} if self.spaces.terminates else {}),
             **self.notes,
         }
 

@@ -12,7 +12,7 @@ from ..replay import Episode
 from .explored import Explored, Missing
 from .figures import Line, curves
 from .html import Markup, figure, grid, join, picture, tag
-from .pictures import encode_png
+from .pictures import encode_png, frames_of
 
 PEAKS = 6
 WAKING = 5  # steps: an agent that has just opened its eyes knows nothing yet, and that is no curiosity
@@ -61,5 +61,5 @@ def peaks(along: np.ndarray, count: int = PEAKS) -> np.ndarray:
 
 def _frame(episode: Episode, index: int, value: float) -> Markup:
     step = (index + 1) * episode.state.shape[1]
-    png = encode_png(episode.image[index + 1], 160)
+    png = encode_png(frames_of(episode, slice(index + 1, index + 2))[0], 160)
     return figure(picture(png, f"frame at env step {step}"), f"env step {step}: {value:.3g}")

@@ -136,11 +136,17 @@ def agent_of(config: AgentConfig, spaces: Spaces) -> Agent:
 def spaces_of(config: ExploreConfig, episode: Episode) -> Spaces:
     """What the agent saw and did, told by what it stored."""
     obs = config.world.obs
+    action = episode.action.shape[1]
+    discrete = tuple(int(count) for count in episode.meta.get("discrete", ()))
+    if discrete and (min(discrete) < 1 or sum(discrete) != action):
+        raise ValueError(f"An episode says that its actions are choices of {discrete}; they have {action} numbers.")
     return Spaces(
-        action=episode.action.shape[1],
+        action=action,
         image=None if obs == "proprio" else episode.image.shape[1],
-        proprio=None if obs == "pixels" else episode.proprio.shape[1],
+        proprio=None if obs == "pixels" else episode.proprio.shape[1] or None,
         tasks=len(config.probes),
+        discrete=discrete,
+        terminates=bool(episode.meta.get("terminates", False)),
     )
 
 
