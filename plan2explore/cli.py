@@ -11,7 +11,17 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from . import __version__
-from .config import AdaptConfig, AgentConfig, ExploreConfig, Schedule, WorldConfig, check_seed, preset_of, whole_steps
+from .config import (
+    AdaptConfig,
+    AgentConfig,
+    ExploreConfig,
+    Schedule,
+    WorldConfig,
+    check_seed,
+    preset_of,
+    rename_flags,
+    whole_steps,
+)
 from .streams import is_left, quiet_without_reader
 
 
@@ -119,8 +129,8 @@ class ExploreCommand:
     """Env steps in all; none: 1e6 (the paper), and those of a run that goes on."""
     out: Path | None = None
     """The run's folder; none: runs/WORLD."""
-    preset: Literal["paper", "small", "tiny"] = "paper"
-    """Sizes of the agent: the paper's, about a tenth of their cost, or for a CPU."""
+    preset: Literal["paper", "small", "tiny", "modern", "modern-tiny"] = "paper"
+    """The agent's sizes and pieces: the paper's, about a tenth of their cost, for a CPU, DreamerV3's, those for a CPU."""
     probe: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A task whose zero-shot score is followed on the way: walker_walk, or file.py:function. May be repeated."""
     seed: int = 0
@@ -134,6 +144,7 @@ class ExploreCommand:
 
 def explore(arguments: list[str]) -> int:
     """Explores a world without reward and learns a model of it, or goes on with a run."""
+    arguments = rename_flags(arguments)
     default = ExploreCommand(world=tyro.MISSING, agent=preset_of(arguments))
     command = tyro.cli(ExploreCommand, prog="plan2explore explore", args=arguments, default=default)
     from .phases.explore import explore as work

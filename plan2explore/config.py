@@ -7,7 +7,7 @@ the field says so.
 
 import math
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -42,92 +42,123 @@ class Spaces:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The world model: PlaNet's recurrent state-space model."""
+    """The world model: a recurrent state-space model, PlaNet's (the paper) or DreamerV3's."""
 
+    latent: Literal["gaussian", "categorical"] = "gaussian"
+    """The stochastic state: a diagonal Gaussian (the paper), or groups of one-hot classes (DreamerV2 and V3)."""
+    core: Literal["gru", "block_gru"] = "gru"
+    """The recurrent network: a GRU (the paper), or DreamerV3's block-diagonal GRU."""
     deter: int = 400
-    """Units of the recurrent (GRU) state. The paper's "deterministic and stochastic components" of 60 is a
-    slip: the program had 400 and 60."""
+    """Units of the recurrent (deterministic) state. The paper's "deterministic and stochastic components" of 60 is a
+    slip: the released code had 400 and 60."""
     stoch: int = 60
-    """Dimensions of the stochastic state, a diagonal Gaussian."""
+    """Dimensions of a Gaussian stochastic state, or groups of a categorical one."""
+    classes: int = 16
+    """Classes of each group of a categorical stochastic state."""
+    unimix: float = 0.01
+    """Share of the uniform distribution in every categorical, so that no class has probability 0."""
+    blocks: int = 8
+    """Blocks of a block-diagonal GRU; they divide `deter`."""
     hidden: int = 400
-    """Width of the layers around the recurrent cell."""
+    """Width of the layers around the recurrent core."""
+    prior_depth: int = 1
+    """Hidden layers between the recurrent state and the prior (DreamerV3: 2)."""
+    norm: bool = False
+    """RMSNorm and SiLU in dense layers (DreamerV3) instead of ELU alone."""
     conv_depth: int = 32
     """Channels of the encoder's first convolution. Those of the others, and the embedding, grow with it."""
     proprio_width: int = 400
-    """Width of the proprioceptive encoder and decoder (not in the paper; Dreamer's dense width)."""
+    """Width of the encoder and decoder of vector observations (not in the paper; Dreamer's dense width)."""
     proprio_depth: int = 2
-    """Hidden layers of the proprioceptive encoder and decoder (not in the paper)."""
+    """Hidden layers of the encoder and decoder of vector observations (not in the paper)."""
+    symlog: bool = False
+    """Vector observations pass symlog(x) = sign(x) ln(1 + |x|) before they are encoded and predicted (DreamerV3)."""
+    reward_head: Literal["mse", "two_hot"] = "mse"
+    """A reward head predicts a mean (the paper), or classes over 255 exponentially spaced bins (DreamerV3)."""
     reward_width: int = 400
-    """Width of the reward head."""
+    """Width of the reward and continue heads."""
     reward_depth: int = 2
-    """Hidden layers of the reward head, as in Dreamer."""
+    """Hidden layers of the reward and continue heads, as in Dreamer."""
     min_std: float = 0.1
-    """Floor of the state's standard deviation, added to a softplus."""
+    """Floor of a Gaussian state's standard deviation, added to a softplus."""
     free_nats: float = 3.0
-    """Divergence per step that costs nothing, as in PlaNet: each step's KL is raised to at least this."""
+    """KL divergence per step that costs nothing: each step's KL is raised to at least this."""
     image_scale: float = 1.0
-    """Weight of the picture's negative log-likelihood (summed over pixels)."""
+    """Weight of the image's negative log-likelihood (summed over pixels)."""
     proprio_scale: float = 1.0
-    """Weight of the proprioceptive negative log-likelihood."""
+    """Weight of the vector's negative log-likelihood. With 1, differences of a tenth weigh less than the free nats."""
     reward_scale: float = 1.0
-    """Weight of the reward head's negative log-likelihood."""
+    """Weight of the reward heads' loss."""
+    continue_scale: float = 1.0
+    """Weight of the continue head's loss; only in environments that terminate."""
+    continue_gradient: bool = True
+    """Whether the continue head's gradient reaches the world model. It is no task reward."""
     kl_scale: float = 1.0
-    """Weight of the divergence of the posterior from the prior."""
+    """Weight of the KL divergence that trains the prior (DreamerV3: dynamics loss)."""
+    rep_scale: float = 1.0
+    """Weight of the KL divergence that trains the posterior (DreamerV3: representation loss, 0.1)."""
     dequantise: bool = False
-    """Add uniform noise of one grey level to the pictures. The program did; it changes little with 8 bits."""
+    """Add uniform noise of one grey level to images. The released code did; it changes little with 8 bits."""
     learning_rate: float = 6e-4
-    """Adam's step size for the world model and the reward heads (Dreamer's)."""
+    """Learning rate of the world model and the reward heads (Dreamer's)."""
     unroll: int = 10
     """Time steps per iteration of the compiled loop over a sequence. Changes speed only."""
 
 
 @dataclass(frozen=True)
-class NoveltyConfig:
-    """What the explorer seeks."""
+class IntrinsicConfig:
+    """The exploration objective: the intrinsic reward and what predicts it."""
 
     objective: Annotated[str, tyro.conf.arg(aliases=["--method"])] = "plan2explore"
     """plan2explore, retrospective, max, curiosity, random, dreamer, or an objective of one's own."""
     gradient: Literal["through", "stopped"] = "through"
-    """Does the objective's gradient reach the actor through imagined states (the paper), or does the actor
-    learn of it through the critic alone (the program)?"""
+    """With `actor_gradient=through`: does the intrinsic reward's gradient reach the actor through imagined states (the
+    paper), or does the actor learn of it through the critic alone (the released code)?"""
     members: int = 5
-    """One-step models in the ensemble (K)."""
+    """One-step models in the ensemble (K), at least 2."""
     width: int = 1024
-    """Width of a one-step model: the program's; the paper does not say."""
+    """Width of a one-step model: the released code's; the paper does not say."""
     depth: int = 2
     """Hidden layers of a one-step model."""
     inputs: Literal["deter", "state"] = "deter"
-    """What a one-step model sees beside the action: the recurrent state after the action was taken (the
-    appendix's "RNN-state"), or the whole state that it was taken from (the main text)."""
+    """Input of a one-step model beside the action: the recurrent state after the action was taken (the appendix's
+    "RNN-state"), or the whole state that it was taken from (the main text)."""
     target: Literal["embedding", "stoch", "deter", "state"] = "embedding"
-    """What a one-step model predicts: the next encoder features, or one of the appendix's three variants."""
+    """Target of a one-step model: the next encoder features, or one of the appendix's three variants."""
     bootstrap: bool = True
     """Whether every member resamples the batch's sequences with replacement (a bootstrap ensemble)."""
     loss: Literal["sum", "mean"] = "sum"
     """Is a member's squared error halved and summed over dimensions (equation 3's log-likelihood), or averaged (the
-    program)? Beside Adam's epsilon a mean over 1024 is small: members learn, and disagreement falls, far more slowly."""
+    released code)? Beside Adam's epsilon a mean over 1024 is small: members learn, and disagreement falls, more slowly."""
     scale: float = 10_000.0
-    """Factor on the disagreement, since no reward is normalised: it helps in some environments."""
+    """Factor on the disagreement."""
+    normalize: bool = False
+    """Divide the intrinsic reward by its running mean, so that its scale is the same in every environment."""
     max_variance: Literal["trained", "untrained"] = "trained"
-    """Objective `max`: are the members' variances fitted, or left as initialised (the program)?"""
+    """Objective `max`: are the members' variances fitted, or left as initialised (the released code)?"""
     max_log_variance: tuple[float, float] = (-10.0, 2.0)
     """Objective `max`: bounds of the members' log-variance, which unseen inputs could make anything."""
+    max_reduce: Literal["mean", "sum"] = "mean"
+    """Objective `max`: exponents averaged or summed (MAX's formula) over dimensions. Summed over 1024, every overlap of
+    two members is 0, and the divergence is ln K everywhere, with no gradient."""
     curiosity_scale: float = 1e-3
     """Objective `curiosity`: factor on the model's loss, which is summed over thousands of pixels."""
     learning_rate: float = 6e-4
-    """Adam's step size for the ensemble: the paper names none, so the world model's."""
+    """Learning rate of the ensemble: the paper names none, so the world model's."""
 
 
 @dataclass(frozen=True)
-class BehaviorConfig:
-    """The actor-critics, learned in imagination as in Dreamer: one explorer, one for every task probe."""
+class ActorCriticConfig:
+    """The actor-critics, trained in imagination as in Dreamer: one explorer, one for every task."""
 
     horizon: int = 15
     """Imagined steps (H)."""
     discount: float = 0.99
     """Discount per step (gamma)."""
-    trace: float = 0.95
+    lambda_: Annotated[float, tyro.conf.arg(name="lambda")] = 0.95
     """Mixing of n-step returns (lambda)."""
+    actor_gradient: Literal["through", "reinforce"] = "through"
+    """The actor's gradient: through imagined states (the paper), or REINFORCE with a baseline (DreamerV3)."""
     actor_width: int = 400
     """Width of an actor."""
     actor_depth: int = 4
@@ -136,68 +167,155 @@ class BehaviorConfig:
     """Width of a critic."""
     critic_depth: int = 3
     """Hidden layers of a critic."""
-    actor_start_std: float = 5.0
-    """Standard deviation of an untrained actor before the tanh (Dreamer's 5: nearly all actions at their bounds,
-    which explores, but takes thousands of updates to narrow down)."""
+    critic_head: Literal["mse", "two_hot"] = "mse"
+    """A critic predicts a mean (the paper), or classes over 255 exponentially spaced bins (DreamerV3)."""
+    norm: bool = False
+    """RMSNorm and SiLU in the layers of actors and critics (DreamerV3) instead of ELU alone."""
+    mean_scale: float = 5.0
+    """Largest mean of a continuous actor before the tanh: s tanh(m / s)."""
+    start_std: float = 5.0
+    """Standard deviation of an untrained actor before the tanh (Dreamer's 5: nearly all actions at their bounds)."""
+    min_std: float = 1e-4
+    """Floor of a continuous actor's standard deviation before the tanh."""
+    max_std: float | None = None
+    """Ceiling of a continuous actor's standard deviation; none: unbounded (the paper)."""
+    unimix: float = 0.01
+    """Share of the uniform distribution in a discrete actor."""
+    entropy: float = 0.0
+    """Weight of the policy's entropy in the actor's loss; at 0 a policy may become deterministic."""
+    normalize_returns: bool = False
+    """Divide the actor's gradient by the 5 to 95 % range of returns (a running mean), as in DreamerV3."""
+    slow_critic: float = 0.0
+    """Rate of the moving average of each critic's parameters that bootstraps returns; 0: the critic itself does."""
+    bound_values: bool = True
+    """Bound predicted rewards and bootstrapped values by the range of rewards so far. Inert while a critic is sound."""
     actor_learning_rate: float = 8e-5
-    """Adam's step size for actors."""
+    """Learning rate of actors."""
     critic_learning_rate: float = 8e-5
-    """Adam's step size for critics."""
+    """Learning rate of critics."""
     action_noise: float = 0.3
-    """Standard deviation of the noise added to actions when collecting."""
+    """When collecting: standard deviation of the noise added to continuous actions, share of random discrete ones."""
     unroll: int = 15
     """Imagined steps per iteration of the compiled loop. Speed only."""
 
 
 @dataclass(frozen=True)
 class AgentConfig:
-    """The agent: world model, exploration objective, behaviours and how they are trained."""
+    """The agent: world model, exploration objective, actor-critics and how they are trained."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
-    novelty: NoveltyConfig = field(default_factory=NoveltyConfig)
-    behavior: BehaviorConfig = field(default_factory=BehaviorConfig)
+    intrinsic: IntrinsicConfig = field(default_factory=IntrinsicConfig)
+    actor_critic: ActorCriticConfig = field(default_factory=ActorCriticConfig)
     batch: int = 50
     """Sequences in a batch."""
     length: int = 50
     """Steps in a sequence."""
+    updates_per_episode: int = 100
+    """Updates for every 1000 env steps (the paper: 100, an episode), unless the schedule says otherwise."""
     clip: float = 100.0
-    """Largest norm of a part's gradient; every part (and every probe) is clipped on its own."""
+    """Largest norm of a network's gradient; every network (and every task's) is clipped on its own."""
     epsilon: float = 1e-4
-    """Adam's epsilon, the program's: gradients far below it move little."""
+    """Adam's epsilon, the released code's: gradients far below it change little."""
+    warmup: int = 0
+    """Updates over which learning rates rise from 0."""
     precision: Literal["bfloat16", "float32"] = "bfloat16"
-    """Number format inside the networks. Parameters, distributions and losses are float32 always."""
+    """Number format inside the networks. Parameters, distributions, losses and last layers are float32 always."""
     learn_model: bool = True
     """Whether the world model and the ensemble learn. Zero-shot adaptation leaves them as they are."""
 
 
 paper = AgentConfig()
-"""The paper's sizes."""
+"""The paper's sizes and pieces."""
+
+ROBUST = ActorCriticConfig(
+    mean_scale=3.0, start_std=0.9, min_std=0.1, max_std=1.0, entropy=1e-2, normalize_returns=True, slow_critic=0.02,
+    action_noise=0.0,
+)  # fmt: skip
+"""Actor-critics that neither diverge nor become deterministic, whatever the scale of rewards."""
 
 small = AgentConfig(
     model=ModelConfig(deter=200, stoch=30, hidden=200, conv_depth=16, proprio_width=200, reward_width=200),
-    novelty=NoveltyConfig(width=400),
-    behavior=BehaviorConfig(actor_width=200, critic_width=200),
+    intrinsic=IntrinsicConfig(width=400),
+    actor_critic=replace(ROBUST, actor_width=200, critic_width=200),
     batch=24,
+    epsilon=1e-7,
 )
-"""About a tenth of the paper's cost."""
+"""About a tenth of the paper's cost, with robust actor-critics."""
 
 tiny = AgentConfig(
-
     model=ModelConfig(
-        deter=64, stoch=16, hidden=64, conv_depth=8, proprio_width=64, reward_width=64, unroll=1
+        deter=64, stoch=16, hidden=64, conv_depth=8, proprio_width=64, reward_width=64, unroll=1, proprio_scale=100.0,
     ),
-    novelty=NoveltyConfig(width=64),
-    behavior=BehaviorConfig(
-        horizon=10, actor_width=64, actor_depth=2, critic_width=64, critic_depth=2, unroll=1,
+    intrinsic=IntrinsicConfig(width=64, normalize=True, scale=1.0),
+    actor_critic=replace(
+        ROBUST, horizon=10, actor_width=64, actor_depth=2, critic_width=64, critic_depth=2, unroll=1,
         actor_learning_rate=3e-4, critic_learning_rate=3e-4,
     ),
     batch=8,
     length=16,
+    updates_per_episode=500,
+    epsilon=1e-7,
     precision="float32",
 )  # fmt: skip
-"""For tests and demonstrations on a CPU, from 32x32 pictures or proprioception."""
+"""The paper's pieces on CPUs, from 32x32 images or vectors."""
 
-PRESETS = {"paper": paper, "small": small, "tiny": tiny}
+MODERN_AC = replace(
+    ROBUST, actor_gradient="reinforce", critic_head="two_hot", norm=True, entropy=3e-4, actor_width=256, actor_depth=3,
+    critic_width=256, critic_depth=3, actor_learning_rate=1e-4, critic_learning_rate=1e-4, discount=1 - 1 / 333, unroll=1,
+)  # fmt: skip
+
+modern = AgentConfig(
+    model=ModelConfig(
+        latent="categorical", core="block_gru", deter=2048, stoch=32, classes=16, hidden=256, prior_depth=2, norm=True,
+        symlog=True, reward_head="two_hot", proprio_width=256, proprio_depth=3, reward_width=256, reward_depth=1,
+        free_nats=1.0, rep_scale=0.1, learning_rate=3e-4, unroll=1,
+    ),
+    intrinsic=IntrinsicConfig(width=512, normalize=True, scale=1.0, learning_rate=3e-4),
+    actor_critic=MODERN_AC,
+    clip=100.0,
+    epsilon=1e-8,
+    warmup=1000,
+)  # fmt: skip
+"""Plan2Explore on a world model of DreamerV3's kind, 12M parameters."""
+
+modern_tiny = replace(
+    modern,
+    model=replace(
+        modern.model, deter=256, stoch=16, classes=8, hidden=64, blocks=4, conv_depth=8, proprio_width=64, proprio_depth=2,
+        reward_width=64, learning_rate=1e-3, proprio_scale=100.0,
+    ),
+    intrinsic=replace(modern.intrinsic, width=64, learning_rate=1e-3),
+    actor_critic=replace(
+        MODERN_AC, horizon=15, actor_width=64, actor_depth=2, critic_width=64, critic_depth=2,
+        actor_learning_rate=3e-4, critic_learning_rate=3e-4,
+    ),
+    batch=8,
+    length=32,
+    updates_per_episode=500,
+    warmup=100,
+    precision="float32",
+)  # fmt: skip
+"""The modern pieces on CPUs."""
+
+PRESETS = {"paper": paper, "small": small, "tiny": tiny, "modern": modern, "modern-tiny": modern_tiny}
+
+
+RENAMED = {
+    "novelty": "intrinsic", "behavior": "actor_critic", "trace": "lambda_", "actor_start_std": "start_std", "see": "obs",
+}  # fmt: skip
+"""Settings of version 0.1 by their names of today: runs on disk, flags and keyword arguments keep working."""
+
+
+def rename_flags(arguments: list[str]) -> list[str]:
+    """Command-line arguments with flags of version 0.1 by their names of today."""
+    old = {"novelty": "intrinsic", "behavior": "actor-critic", "trace": "lambda", "actor-start-std": "start-std"}
+
+    def renamed(word: str) -> str:
+        flag, equals, value = word.partition("=")
+        parts = flag.removeprefix("--").replace("_", "-").split(".")
+        return "--" + ".".join(old.get(part, part) for part in parts) + equals + value
+
+    return [renamed(word) if word.startswith("--agent.") else word for word in arguments]
 
 
 def preset_of(arguments: list[str]) -> AgentConfig:
@@ -213,10 +331,10 @@ class WorldConfig:
 
     world: Annotated[str, tyro.conf.Suppress] = "walker"
     """A bare domain (walker), a task (walker_walk), or gymnasium:ID."""
-    see: Literal["pixels", "proprio", "both"] = "pixels"
-    """What the agent observes: pictures (the paper), the suite's proprioception, or both."""
+    obs: Annotated[Literal["pixels", "proprio", "both"], tyro.conf.arg(aliases=["--see"])] = "pixels"
+    """What the agent observes: images (the paper), vectors (the suite's proprioception), or both."""
     size: int = 64
-    """Side of the pictures in pixels (the paper: 64)."""
+    """Side of the images in pixels (the paper: 64)."""
     action_repeat: int = 2
     """Env steps per action (the paper: 2)."""
     renderer: str = "auto"
@@ -229,8 +347,8 @@ class Schedule:
 
     seed_episodes: int = 5
     """Episodes of random actions before anything is learned (the paper: 5)."""
-    updates_per_episode: int = 100
-    """Updates for every 1000 env steps (the paper: 100, an episode)."""
+    updates_per_episode: int | None = None
+    """Updates for every 1000 env steps; none: as many as the preset says (the paper: 100, an episode)."""
     collect: Literal["overlap", "in-turn"] = "overlap"
     """overlap: environments step while the device trains, and running episodes are learned from. in-turn: whole
     episodes, then their updates, as in the paper; reproducible bit by bit on a CPU."""
@@ -249,6 +367,11 @@ class Schedule:
     """Seconds between checkpoints: what a kill can cost in time. Episodes are on disk at once."""
     memory: Literal["auto", "device", "host"] = "auto"
     """Where frames are kept for sampling; auto: on the accelerator if they fit."""
+
+    def resolved(self, agent: AgentConfig) -> "Schedule":
+        """The schedule with the agent's own number of updates where none is given."""
+        given = self.updates_per_episode
+        return replace(self, updates_per_episode=agent.updates_per_episode if given is None else given)
 
 
 @dataclass(frozen=True)
@@ -282,14 +405,16 @@ class AdaptConfig:
 
 MAY_BE_0 = {
     "seed", "shots", "depth", "proprio_depth", "reward_depth", "actor_depth", "critic_depth",
-    "updates_per_episode", "environments", "block", "evaluate_every", "evaluate_episodes",
+    "updates_per_episode", "environments", "block", "warmup", "evaluate_every", "evaluate_episodes",
 }  # fmt: skip
 """Whole numbers that may be 0; all others count something that must be there."""
 ABOVE_0 = {
-    "min_std", "actor_start_std", "clip", "epsilon", "learning_rate", "actor_learning_rate", "critic_learning_rate",
+    "min_std", "max_std", "start_std", "mean_scale", "clip", "epsilon",
+    "learning_rate", "actor_learning_rate", "critic_learning_rate",
 }  # fmt: skip
 """Other numbers that cannot be 0: nothing would be learned, or something divided by it."""
-AT_MOST = {"seed": 2**32 - 1, "discount": 1, "trace": 1}
+AT_LEAST = {"members": 2}
+AT_MOST = {"seed": 2**32 - 1, "discount": 1, "lambda_": 1, "unimix": 1, "slow_critic": 1}
 
 
 def check_numbers(config: Any, where: str = "") -> None:
@@ -307,7 +432,7 @@ def _check_number(setting: Field[Any], value: float, name: str) -> None:
         if not 0 < value < math.inf:
             raise ValueError(f"{name} must be above 0, and finite; got {value}.")
         return
-    least = 1 if setting.type is int and setting.name not in MAY_BE_0 else 0
+    least = AT_LEAST.get(setting.name, 1 if setting.type is int and setting.name not in MAY_BE_0 else 0)
     most = AT_MOST.get(setting.name)
     if not math.isfinite(value) or value < least or (most is not None and value > most):
         real = "" if setting.type is int else ", and finite"
@@ -330,6 +455,7 @@ def whole_steps(steps: float) -> int:
 def read_config(kind: type[Config], values: Mapping[str, Any], where: str = "") -> Config:
     """A configuration from plain values, such as those of a file. Says which value is wrong, and what was expected."""
     hints = get_type_hints(kind)
+    values = {RENAMED.get(name, name) if name not in hints else name: value for name, value in values.items()}
     unknown = sorted(set(values) - set(hints))
     if unknown:
         raise ValueError(f"There is no setting {where}{unknown[0]}; known are {', '.join(hints)}")

@@ -91,11 +91,11 @@ def demo_config(method: str, seed: int) -> ExploreConfig:
     agent = replace(
         tiny,
         model=replace(tiny.model, proprio_scale=30.0, learning_rate=1e-3),
-        novelty=replace(tiny.novelty, objective=method, gradient="stopped"),
-        behavior=replace(tiny.behavior, actor_learning_rate=1e-3, critic_learning_rate=1e-3),
+        intrinsic=replace(tiny.intrinsic, objective=method, gradient="stopped"),
+        actor_critic=replace(tiny.actor_critic, actor_learning_rate=1e-3, critic_learning_rate=1e-3),
     )
     schedule = Schedule(updates_per_episode=130, environments=2, evaluate_every=0, snapshot_every=STEPS)
-    return ExploreConfig(WorldConfig(WORLD, see="proprio"), schedule, agent, seed=seed)
+    return ExploreConfig(WorldConfig(WORLD, obs="proprio"), schedule, agent, seed=seed)
 
 
 def journey(command: DemoCommand, say: Callable[[str], None]) -> dict[str, dict[str, Scores]]:

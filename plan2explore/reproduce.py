@@ -17,7 +17,17 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from .config import AdaptConfig, AgentConfig, ExploreConfig, Schedule, WorldConfig, check_numbers, preset_of, whole_steps
+from .config import (
+    AdaptConfig,
+    AgentConfig,
+    ExploreConfig,
+    Schedule,
+    WorldConfig,
+    check_numbers,
+    preset_of,
+    rename_flags,
+    whole_steps,
+)
 from .envs import Task
 from .envs.names import GYMNASIUM, PAPER_TASKS, split_name
 from .phases.adapt import adapt
@@ -116,8 +126,8 @@ def reproduce(
     config = configure("walker", preset, **options)
     config = replace(config, agent=agent or config.agent)
     if gradient is not None:
-        novelty = replace(config.agent.novelty, gradient=gradient)
-        config = replace(config, agent=replace(config.agent, novelty=novelty))
+        intrinsic = replace(config.agent.intrinsic, gradient=gradient)
+        config = replace(config, agent=replace(config.agent, intrinsic=intrinsic))
     # A number of environments is for exploring: shots have to come out even over theirs.
     adaptation = AdaptConfig(replace(config.schedule, environments=0), updates, shots)
     sweep = Sweep(protocol, whole_steps(steps), config, adaptation, Path(out), final_episodes, world_only)
@@ -273,7 +283,7 @@ def config_of(sweep: Sweep, cell: Cell) -> ExploreConfig:
     return replace(
         sweep.config,
         world=replace(sweep.config.world, world=world_of(cell.task, cell.method, sweep.world_only)),
-        agent=replace(agent, novelty=replace(agent.novelty, objective=cell.method)),
+        agent=replace(agent, intrinsic=replace(agent.intrinsic, objective=cell.method)),
         seed=cell.seed,
     )
 
@@ -384,10 +394,11 @@ class ReproduceCommand:
 
 def main(arguments: list[str]) -> int:
     """Runs the paper's protocols: every task with every method and seed."""
+    arguments = rename_flags(arguments)
     default = ReproduceCommand(protocol=tyro.MISSING, agent=preset_of(arguments))
     command = tyro.cli(ReproduceCommand, prog="plan2explore reproduce", args=arguments, default=default)
-    if command.agent.novelty.objective != default.agent.novelty.objective:
-        raise ValueError(f"Name methods as --methods {command.agent.novelty.objective} ...: a sweep has several.")
+    if command.agent.intrinsic.objective != default.agent.intrinsic.objective:
+        raise ValueError(f"Name methods as --methods {command.agent.intrinsic.objective} ...: a sweep has several.")
     world = {name: value for name, value in asdict(command.view).items() if name != "world"}
     return reproduce(
         command.protocol, command.tasks, command.methods, command.seeds, command.steps, command.preset, command.out,

@@ -2,40 +2,73 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
+from itertools import pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray, PyTree
 
-from plan2explore.agent import policy
-from plan2explore.agent.agent import Agent
-from plan2explore.agent.gradients import (
-    BatchArrays,
-    Lesson,
-    Metrics,
-    learn_behaviors,
-    learn_model,
-    learn_novelty,
-    open_batch,
+from plan2explore.agent import acting
+from plan2explore.agent.acting import Carried, Mode
+from plan2explore.agent.actor_critic import (
+    MEAN_RATE,
+    RANGE_DECAY,
+    Stats,
+    Trajectory,
+    actor_loss,
+    critic_loss,
+    draw_noise,
+    imagine_trajectories,
+    init_stats,
+    per_behavior,
+    return_scale,
+    running_mean,
+    update_return_range,
+    value_limits,
 )
-from plan2explore.agent.parts import Part, train_part
-from plan2explore.agent.policy import Carried, Mode
-from plan2explore.agent.world_model import Observation
+from plan2explore.agent.agent import Agent, Networks, Params
+from plan2explore.agent.fast.linear import pad_rows
+from plan2explore.agent.heads import ScalarHead
+from plan2explore.agent.intrinsic.objective import Experience, Transition
+from plan2explore.agent.optimizer import TrainState, apply_gradients
+from plan2explore.agent.world_model import Observation, Sequences, State, infer_states, model_loss
 from plan2explore.config import AgentConfig, Spaces
 
-CAUSES = ("model", "novelty", "reward", "critic", "actor")
-"""Parts in the order in which trouble spreads."""
+CAUSES = ("model", "intrinsic", "reward", "critic", "actor")
+"""Kinds of networks in the order in which trouble spreads."""
+Metrics = dict[str, Float[Array, "..."]]
+BatchArrays = Mapping[str, Num[Array, "batch time ..."]]
+"""Sequences: `action`, `is_first`, `is_terminal` and, as the spaces say, `image`, `proprio` and `reward` (batch, time,
+tasks). Step t holds the observation o_t, the action a_(t-1) that led to it and the reward r_t that came with it."""
 
 
 class LearnerState(NamedTuple):
-    """All that training changes. Save it, and training goes on as if nothing had happened."""
+    """All that training changes. Save it, and training resumes as if nothing had happened."""
 
-    parts: dict[str, Part]
+    networks: dict[str, TrainState]
+    slow_critic: Float[Array, "behaviors size"]
+    """Exponential moving average of the critics' parameters; empty if it is not used."""
+    stats: Stats
     update: Int[Array, ""]
     key: PRNGKeyArray
+
+    @property
+    def params(self) -> Params:
+        """Parameters by kind of network."""
+        return {name: state.params for name, state in self.networks.items()}
+
+
+class Gradients(NamedTuple):
+    """Gradients, losses and metrics of some kinds of networks."""
+
+    grads: dict[str, Any]
+    losses: dict[str, Float[Array, " rows"]]
+    metrics: Metrics
 
 
 def compiler_options() -> dict[str, Any] | None:
@@ -57,13 +90,13 @@ class Learner:
     def __init__(self, config: AgentConfig, spaces: Spaces) -> None:
         self.agent = Agent(config, spaces)
         self.init = self._compile(_init)
-        """`init(key)`: the state of a learner that knows nothing."""
+        """`init(key)`: the state of an untrained learner."""
         self.update = self._compile(_update, donate_argnums=0)
         """`update(state, batch)`: the next state, and metrics. The old state's buffers are reused."""
         self.update_block = self._compile(_update_block, donate_argnums=0)
         """`update_block(state, batches)`: many updates, on stacked batches, in one compiled loop. Metrics have a
         leading axis of updates and stay on the device. The old state's buffers are reused."""
-        self._act = self._compile(policy.act, static_argnames="mode")
+        self._act = self._compile(acting.act, static_argnames="mode")
 
     def _compile(self, function: Callable[..., Any], **options: Any) -> Any:
         """Compiles a function of the agent. With float32, products are so too, not a GPU's shorter format."""
@@ -81,65 +114,289 @@ class Learner:
 
     def carry(self, environments: int) -> Carried:
         """What to give to the first call of `act`."""
-        return policy.carry(self.agent, environments)
+        return acting.carry(self.agent, environments)
 
     def act(
         self,
         state: LearnerState,
         carried: Carried,
         observation: Observation,
-        first: Bool[Array | np.ndarray, " environments"],
+        is_first: Bool[Array | np.ndarray, " environments"],
         key: PRNGKeyArray,
         mode: Mode = "noise",
         task: int | None = None,
     ) -> tuple[Float[Array, "environments action"], Carried]:
         """Actions for a batch of environments, and what to carry to their next step.
 
-        `first` marks environments at the start of an episode: what was carried of them is forgotten. The
-        policy is that of a task, or of whoever collects for the objective. Modes: a `sample` of the policy, a
+        `is_first` marks environments at the start of an episode: what was carried of them is dropped. The policy is that
+        of a task, or of whoever collects for the objective. Modes: a `sample` of the policy, a
         sample with exploration `noise` (to collect), or the policy's `mode` (to evaluate).
         """
-        row = policy.choose_row(self.agent, task)
-        if row is None:
-            return policy.act_uniformly(carried, key)
-        rows = {name: state.parts[name].rows for name in ("model", "actor")}
-        return self._act(rows, row, carried, observation, first, key, mode=mode)
+        behavior = acting.choose_behavior(self.agent, task)
+        if behavior is None:
+            return acting.act_uniformly(self.agent, carried, key)
+        params = {name: state.networks[name].params for name in ("model", "actor")}
+        return self._act(params, behavior, carried, observation, is_first, key, mode=mode)
 
 
 def _init(agent: Agent, key: PRNGKeyArray) -> LearnerState:
-    key, part_key = jax.random.split(key)
-    return LearnerState(agent.init(part_key), jnp.zeros((), jnp.int32), key)
+    key, network_key = jax.random.split(key)
+    networks = agent.init(network_key)
+    slow = networks["critic"].params if agent.config.actor_critic.slow_critic else jnp.zeros((0, 0))
+    # A copy: `update` gives away the buffers of its argument, and no buffer can be given away twice.
+    return LearnerState(networks, jnp.copy(slow), init_stats(len(agent.behaviors)), jnp.zeros((), jnp.int32), key)
 
 
 def _update(agent: Agent, state: LearnerState, batch: BatchArrays) -> tuple[LearnerState, Metrics]:
-    """Trains every part once. All gradients are taken at the same parameters, those before the update."""
-    key, model_key, novelty_key, behavior_key = jax.random.split(state.key, 4)
-    rows = {name: part.rows for name, part in state.parts.items()}
+    """One update of the whole agent. All gradients are taken at the same parameters, those before the update."""
+    key, model_key, intrinsic_key, behavior_key = jax.random.split(state.key, 4)
+    nets, sequences = agent.networks(state.params), open_batch(agent, batch)
+    stats = observe_rewards(agent, state.stats, sequences.rewards)
+
+    # World model: reconstruction, KL divergence, and reward heads on stopped features (equation 1).
     with jax.named_scope("world_model"):
-        model, experience = learn_model(agent, rows, open_batch(agent, batch), model_key)
-    with jax.named_scope("novelty"):
-        novelty = learn_novelty(agent, rows, experience, novelty_key)
-    with jax.named_scope("behavior"):
-        behavior = learn_behaviors(agent, rows, experience.states, behavior_key)
-    metrics: Metrics = {"update": state.update}
-    parts = state.parts
-    with jax.named_scope("optimisers"):
-        for lesson in (model, novelty, behavior):
-            parts, checks = _train(agent, parts, lesson)
-            metrics |= lesson.metrics | checks
-    return LearnerState(parts, state.update + 1, key), metrics
+        model, experience = model_gradients(agent, nets, sequences, model_key)
+
+    # Exploration reward: the objective's predictor, an ensemble of one-step models for Plan2Explore (equations 3 and 4).
+    with jax.named_scope("intrinsic"):
+        intrinsic = intrinsic_gradients(agent, nets, experience, intrinsic_key)
+
+    # Imagination, then actors and critics: the explorer and every task from all states of the batch (equation 2).
+    slow = agent.network("critic", state.slow_critic) if state.slow_critic.size else nets.critic
+    alive = ~sequences.is_terminal
+    with jax.named_scope("actor_critic"):
+        behavior, stats = behavior_gradients(agent, nets, slow, experience.states, alive, stats, state.update, behavior_key)
+
+    networks, metrics = state.networks, {"update": state.update}
+    with jax.named_scope("optimizer"):
+        for each in (model, intrinsic, behavior):
+            networks, checks = _apply(agent, networks, each, state.update)
+            metrics |= each.metrics | checks
+        slow_critic, rate = state.slow_critic, agent.config.actor_critic.slow_critic
+        if rate:
+            slow_critic = slow_critic + rate * (networks["critic"].params - slow_critic)
+    return LearnerState(networks, slow_critic, stats, state.update + 1, key), metrics
 
 
-def _train(agent: Agent, parts: dict[str, Part], lesson: Lesson) -> tuple[dict[str, Part], Metrics]:
-    """Takes a step with each part of a lesson. Metrics: the gradients' norms, and whether all was finite."""
+def open_batch(agent: Agent, batch: BatchArrays) -> Sequences:
+    """The batch with time first, checked."""
+    spaces = agent.spaces
+    needed = [name for name in ("image", "proprio") if getattr(spaces, name) is not None]
+    needed += ["action", "is_first", "is_terminal"] + ["reward"] * (spaces.tasks > 0)
+    missing = [name for name in needed if name not in batch]
+    if missing:
+        raise ValueError(f"The batch lacks {' and '.join(missing)}, which the agent's spaces {spaces} ask for.")
+    taken = {name: jnp.swapaxes(batch[name], 0, 1) for name in needed}
+    steps = taken["action"].shape[:2]
+    rewards = taken["reward"].reshape(*steps, -1) if spaces.tasks else jnp.zeros((*steps, 0))
+    if rewards.shape[-1] != spaces.tasks:
+        raise ValueError(f"The batch has rewards of {rewards.shape[-1]} tasks, the agent's spaces {spaces.tasks}.")
+    return Sequences(
+        Observation(taken.get("image"), taken.get("proprio")),
+        taken["action"].astype(agent.dtype),
+        rewards.astype(jnp.float32),
+        taken["is_first"],
+        taken["is_terminal"],
+    )
+
+
+def observe_rewards(agent: Agent, stats: Stats, rewards: Float[Array, "time batch tasks"]) -> Stats:
+    """Widens the tasks' ranges of rewards by a batch, and lets the explorer's shrink slowly."""
+    explorer = jnp.full(agent.explorers, RANGE_DECAY)
+    low = jnp.concatenate([stats.reward_low[: agent.explorers] * explorer, rewards.min((0, 1))])
+    high = jnp.concatenate([stats.reward_high[: agent.explorers] * explorer, rewards.max((0, 1))])
+    tasks = slice(agent.explorers, None)
+    return stats._replace(
+        reward_low=low.at[tasks].min(stats.reward_low[tasks]), reward_high=high.at[tasks].max(stats.reward_high[tasks])
+    )
+
+
+def model_gradients(agent: Agent, nets: Networks, batch: Sequences, key: PRNGKeyArray) -> tuple[Gradients, Experience]:
+    """Gradients of the world model and the reward heads, and the batch as the model infers it."""
+
+    def loss(trained: dict[str, Any]) -> tuple[Array, Any]:
+        model = trained.get("model", nets.model)
+        if agent.config.learn_model:
+            total, output = model_loss(model, batch, key)
+        else:
+            total, output = jnp.zeros(()), infer_states(model, batch, key)
+        losses = reward_losses(agent, trained["reward"], output.rssm.states.features, batch.rewards)
+        return total + losses.sum(), (total, losses, output)
+
+    trained = {"reward": nets.reward} | ({"model": nets.model} if agent.config.learn_model else {})
+    grads, (total, losses, output) = jax.grad(loss, has_aux=True)(trained)
+    observed = [each for name, each in output.losses.items() if name != "continue"]
+    model_losses = sum(observed, jnp.zeros(batch.actions.shape[:2]))
+    experience = Experience(output.rssm.states, batch.actions, output.embeddings, model_losses, batch.is_first)
+    metrics = {"model/loss": total} | {f"model/{name}": each.mean() for name, each in output.losses.items()}
+    metrics |= {f"{task}/reward_loss": losses[i] for i, task in enumerate(agent.tasks)}
+    return Gradients(grads, {"model": total[None], "reward": losses}, metrics), lax.stop_gradient(experience)
+
+
+def reward_losses(
+    agent: Agent, heads: ScalarHead, features: Float[Array, "time batch features"], rewards: Float[Array, "time batch tasks"]
+) -> Float[Array, " tasks"]:
+    """Each reward head's loss. Features are stopped: only the supervised oracle's first task shapes the world model."""
+
+    def loss(head: ScalarHead, target: Array, features: Array) -> Array:
+        return head.loss(head.mlp(features), target).mean()
+
+    tasks_first, stopped = jnp.moveaxis(rewards, -1, 0), lax.stop_gradient(features)
+    losses = jax.vmap(loss, (0, 0, None))(heads, tasks_first, stopped)
+    if agent.objective.supervised:
+        first = loss(jax.tree.map(lambda leaf: leaf[0], heads), tasks_first[0], features)
+        losses = losses.at[0].set(first)
+    return agent.config.model.reward_scale * losses
+
+
+def intrinsic_gradients(agent: Agent, nets: Networks, experience: Experience, key: PRNGKeyArray) -> Gradients:
+    """Gradients of the objective's predictor, if it has one."""
+    loss = agent.objective.loss
+    if loss is None or not agent.config.learn_model:
+        return Gradients({}, {}, {})
+
+    def total_loss(predictor: Any) -> tuple[Array, Metrics]:
+        return loss(predictor, experience, key, agent.config.intrinsic)
+
+    (total, extra), grads = jax.value_and_grad(total_loss, has_aux=True)(nets.intrinsic)
+    metrics = {"intrinsic/loss": total} | {f"intrinsic/{name}": value for name, value in extra.items()}
+    return Gradients({"intrinsic": grads}, {"intrinsic": total[None]}, metrics)
+
+
+def behavior_gradients(
+    agent: Agent,
+    nets: Networks,
+    slow_critics: ScalarHead,
+    states: State,
+    alive: Bool[Array, "time batch"],
+    stats: Stats,
+    update: Int[Array, ""],
+    key: PRNGKeyArray,
+) -> tuple[Gradients, Stats]:
+    """Gradients of all actors and critics, in imagination. Behaviours with the same horizon imagine together."""
+    objective, horizon = agent.objective, agent.config.actor_critic.horizon
+    join = partial(jax.tree.map, lambda *each: jnp.concatenate(each))
+    start = lax.stop_gradient(State(*(part.reshape(-1, part.shape[-1]) for part in states)))
+    alone = agent.explorers and (objective.horizon not in (None, horizon) or not objective.bootstrapped)
+    ends = [0, *[1] * alone, len(agent.behaviors)]
+    made, new_stats = [], []
+    for group, group_key in zip(pairwise(ends), jax.random.split(key, len(ends) - 1), strict=True):
+        if group[0] == group[1]:
+            continue
+        by_rules = alone and group[0] == 0
+        steps = (objective.horizon or horizon) if by_rules else horizon
+        bootstrapped = objective.bootstrapped or not by_rules
+        members = slice(*group)
+        take = partial(jax.tree.map, itemgetter(members))
+        actors, critics, slow, own = (take(each) for each in (nets.actor, nets.critic, slow_critics, stats))
+        trained, own = group_gradients(
+            agent, nets, agent.behaviors[members], actors, critics, slow, start, alive.reshape(-1).astype(jnp.float32), own,
+            steps, bootstrapped, update, group_key,
+        )  # fmt: skip
+        made.append(trained)
+        new_stats.append(own)
+    if not made:
+        return Gradients({}, {}, {}), stats
+    metrics = {name: value for each in made for name, value in each.metrics.items()}
+    grads, losses = (join(*each) for each in zip(*(one[:2] for one in made), strict=True))
+    return Gradients(grads, losses, metrics), join(*new_stats)
+
+
+def group_gradients(
+    agent: Agent,
+    nets: Networks,
+    names: list[str],
+    actors: Any,
+    critics: ScalarHead,
+    slow_critics: ScalarHead,
+    start: State,
+    start_weights: Float[Array, " starts"],
+    stats: Stats,
+    horizon: int,
+    bootstrapped: bool,
+    update: Int[Array, ""],
+    key: PRNGKeyArray,
+) -> tuple[Gradients, Stats]:
+    """Gradients of the actors and critics of behaviours that imagine together."""
+    config, count = agent.config.actor_critic, start_weights.size
+    noise = draw_noise(key, (horizon, len(names), count), agent.policy, nets.model.rssm.latent)
+    start, noise = jax.tree.map(pad_rows, (start, noise))
+    starts = State(*(jnp.broadcast_to(part, (len(names), *part.shape)) for part in start))
+
+    def rewards(steps: Transition) -> tuple[Array, Array]:
+        return imagined_rewards(agent, nets, names, steps, stats, update)
+
+    trajectory, stats, intrinsic_mean, action_grads = imagine_trajectories(
+        nets.model, agent.policy, actors, slow_critics, rewards, starts, start_weights, noise, stats, config, bootstrapped
+    )
+    stats = update_return_range(stats, trajectory.returns, update)
+    stats = stats._replace(intrinsic_mean=intrinsic_mean)
+
+    def loss(trained: dict[str, Any]) -> tuple[Array, Any]:
+        losses, values = critic_loss(trained["critic"], trajectory)
+        total, about = actor_loss(
+            agent.policy, trained["actor"], trajectory, noise, action_grads, values, stats, config
+        )
+        return total + losses.sum(), (losses, about)
+
+    grads, (critic_losses, about) = jax.grad(loss, has_aux=True)({"actor": actors, "critic": critics})
+    losses = {"actor": -trajectory.returns.mean((1, 2)), "critic": critic_losses}
+    return Gradients(grads, losses, describe(names, trajectory, critic_losses, about, stats, config)), stats
+
+
+def imagined_rewards(
+    agent: Agent, nets: Networks, names: list[str], steps: Transition, stats: Stats, update: Int[Array, ""]
+) -> tuple[Float[Array, "behaviors horizon starts"], Float[Array, " behaviors"]]:
+    """Rewards of imagined steps: the intrinsic reward for the explorer, predicted rewards for the tasks. Also returns the
+    running mean of the intrinsic reward."""
+    explorers, made, mean = names.count("explorer"), [], stats.intrinsic_mean
+    if agent.objective.reward is not None and explorers:
+        config, first = agent.config.intrinsic, jax.tree.map(lambda part: part[0], steps)
+        intrinsic = agent.objective.reward(nets.intrinsic, first, config)
+        now = jnp.zeros_like(mean).at[0].set(lax.stop_gradient(jnp.abs(intrinsic).mean()))
+        mean = running_mean(mean, now, MEAN_RATE, update)
+        if config.normalize:
+            intrinsic = intrinsic / jnp.maximum(mean[0], 1e-12)
+        made.append((intrinsic if config.gradient == "through" else lax.stop_gradient(intrinsic))[None])
+    if len(names) > explorers:
+        reward = per_behavior(nets.reward, steps.after.features[explorers:])
+        if agent.config.actor_critic.bound_values:
+            low, high = (each[explorers:, None, None] for each in (stats.reward_low, stats.reward_high))
+            reward = jnp.clip(reward, low, high)
+        made.append(reward)
+    return jnp.concatenate(made), mean
+
+
+def describe(
+    names: list[str], trajectory: Trajectory, critic_losses: Array, about: Metrics, stats: Stats, config: Any
+) -> Metrics:
+    """Metrics of each behaviour."""
+    means = about | {
+        "reward": trajectory.rewards.mean((1, 2)),
+        "return": trajectory.returns.mean((1, 2)),
+        "value": trajectory.values.mean((1, 2)),
+        "value_limit": value_limits(stats, config)[1] * jnp.ones(len(names)),
+        "return_scale": return_scale(stats, config),
+        "action_size": jnp.abs(trajectory.actions).mean((1, 2, 3)),
+        "critic_loss": critic_losses,
+    }
+    metrics = {f"{name}/{what}": mean[row] for row, name in enumerate(names) for what, mean in means.items()}
+    return metrics | ({"intrinsic/mean": stats.intrinsic_mean[0]} if "explorer" in names else {})
+
+
+def _apply(
+    agent: Agent, networks: dict[str, TrainState], trained: Gradients, update: Int[Array, ""]
+) -> tuple[dict[str, TrainState], Metrics]:
+    """Applies gradients. Metrics: their norms, and whether all was finite."""
     metrics = {}
-    for name, gradient in lesson.gradients.items():
-        trained, norms, finite = train_part(parts[name], gradient, lesson.losses[name], agent.adam(name))
-        parts = parts | {name: trained}
+    for name, grads in trained.grads.items():
+        flat = agent.layouts[name].flatten(grads)
+        networks_of, norms, finite = apply_gradients(networks[name], flat, trained.losses[name], update, agent.adam(name))
+        networks = networks | {name: networks_of}
         for row, label in enumerate(agent.labels(name)):
             metrics[f"{label}/gradient"] = norms[row]
             metrics[f"{label}/finite"] = finite[row].astype(jnp.float32)
-    return parts, metrics
+    return networks, metrics
 
 
 def _update_block(agent: Agent, state: LearnerState, batches: BatchArrays) -> tuple[LearnerState, Metrics]:
@@ -159,15 +416,19 @@ class NotFiniteError(FloatingPointError):
     """A loss or a gradient became infinite or undefined."""
 
 
-def check_finite(metrics: Mapping[str, Any]) -> None:
-    """Raises a `NotFiniteError` that names the first part and update that went wrong."""
+def check_finite(metrics: Mapping[str, Any]) -> set[str]:
+    """The tasks whose losses or gradients were not finite: each one's networks stay as they were, the rest learns on.
+
+    Where the world model, the objective or the explorer are concerned it is a `NotFiniteError` that names the first.
+    """
     metrics = jax.device_get(dict(metrics))
     flags = {name: np.atleast_1d(flag) for name, flag in metrics.items() if name.endswith("/finite")}
-    faults = {name: int(np.argmin(flag)) for name, flag in flags.items() if not np.all(flag)}
-    if not faults:
-        return
-    earliest = min(faults.values())
-    guilty = [name.removesuffix("/finite") for name, index in faults.items() if index == earliest]
+    faults = {name.removesuffix("/finite"): int(np.argmin(flag)) for name, flag in flags.items() if not np.all(flag)}
+    fatal = {name: index for name, index in faults.items() if not name.startswith("task ")}
+    if not fatal:
+        return {name.split("/")[0] for name in faults}
+    earliest = min(fatal.values())
+    guilty = [name for name, index in fatal.items() if index == earliest]
     first, *others = sorted(guilty, key=lambda name: CAUSES.index(name.split("/")[-1]))
     also = f" (and then of {', '.join(others)})" if others else ""
     raise NotFiniteError(

@@ -1,35 +1,32 @@
-"""The layers that the agent's parts are made of: dense, recurrent and image networks.
+"""Plain layers: dense, recurrent and image networks.
 
-Parameters are made as float32. A layer computes in the narrower precision of its input and its weights,
-so that a caller gets bfloat16 by casting either. Weights start as Glorot's uniform, a recurrent cell's products
-with its state as orthogonal ones, and biases as zero.
+Parameters are made as float32. A layer computes in the narrower precision of its input and its weights, so that a caller
+gets bfloat16 by casting either; an `OutputLinear` computes in float32. Weights start as Glorot's uniform, a recurrent
+cell's products with its state as orthogonal ones, and biases as zero.
 """
 
 import math
 from itertools import pairwise
-from typing import Literal
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from plan2explore.agent.activations import elu, relu
-from plan2explore.agent.convolutions import (
-    fill_images,
-    grow,
-    grow_blocks,
-    grow_double_blocks,
+from plan2explore.agent.fast.activations import elu, relu
+from plan2explore.agent.fast.conv import (
+    conv,
+    conv_transpose,
+    conv_transpose_blocks,
+    conv_transpose_double_blocks,
     image_blocks,
     images_of_blocks,
-    shrink,
+    pad_images,
 )
-from plan2explore.agent.products import affine, in_full_rows, plus
+from plan2explore.agent.fast.linear import add_bias, affine, with_padded_rows
 
-ACTIVATIONS = {"elu": elu, "relu": relu}
 IMAGE_SIZES = (16, 32, 64, 128)
-
-Activation = Literal["elu", "relu"]
 
 
 def glorot(key: Key[Array, ""], *shape: int) -> Float[Array, "..."]:
@@ -60,11 +57,43 @@ class Linear(eqx.Module):
         return affine(x.astype(dtype), self.weight.astype(dtype), self.bias.astype(dtype))
 
 
-class MLP(eqx.Module):
-    """`depth` hidden layers of `width` units and an affine output layer."""
+class OutputLinear(eqx.Module):
+    """A last layer, computed in float32: bfloat16 would round values near 2,700 to multiples of 16."""
 
-    layers: tuple[Linear, ...]
-    activation: Activation = eqx.field(static=True)
+    weight: Float[Array, "inputs outputs"]
+    bias: Float[Array, " outputs"]
+
+    def __init__(self, inputs: int, outputs: int, key: Key[Array, ""]):
+        self.weight = glorot(key, inputs, outputs)
+        self.bias = jnp.zeros(outputs)
+
+    def __call__(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch outputs"]:
+        return affine(x.astype(jnp.float32), self.weight.astype(jnp.float32), self.bias.astype(jnp.float32))
+
+
+class RMSNorm(eqx.Module):
+    """Scales each vector to a root mean square of 1, then by learned factors; computed in float32."""
+
+    scale: Float[Array, " size"]
+
+    def __init__(self, size: int):
+        self.scale = jnp.ones(size)
+
+    def __call__(self, x: Float[Array, "*batch size"]) -> Float[Array, "*batch size"]:
+        wide = x.astype(jnp.float32)
+        normed = wide * jax.lax.rsqrt(jnp.square(wide).mean(-1, keepdims=True) + 1e-4)
+        return (normed * self.scale.astype(jnp.float32)).astype(x.dtype)
+
+
+class MLP(eqx.Module):
+    """`depth` hidden layers of `width` units and an affine output layer.
+
+    Hidden layers have ELU (or ReLU); with `norm`, RMSNorm and SiLU.
+    """
+
+    layers: tuple[Linear | OutputLinear, ...]
+    norms: tuple[RMSNorm, ...]
+    relu: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -72,27 +101,34 @@ class MLP(eqx.Module):
         outputs: int,
         width: int,
         depth: int,
-        activation: Activation = "elu",
         *,
         key: Key[Array, ""],
+        norm: bool = False,
+        relu: bool = False,
+        head: bool = False,
+        out_scale: float = 1.0,
     ):
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"No activation {activation!r}: choose one of {', '.join(ACTIVATIONS)}.")
         sizes = [inputs, *[width] * depth, outputs]
         keys = jax.random.split(key, depth + 1)
-        self.layers = tuple(Linear(*pair, key) for pair, key in zip(pairwise(sizes), keys, strict=True))
-        self.activation = activation
+        kinds = [*[Linear] * depth, OutputLinear if head else Linear]
+        layers: list[Any] = [kind(*pair, key) for kind, pair, key in zip(kinds, pairwise(sizes), keys, strict=True)]
+        if out_scale != 1.0:
+            layers[-1] = eqx.tree_at(lambda last: last.weight, layers[-1], out_scale * layers[-1].weight)
+        self.layers = tuple(layers)
+        self.norms = tuple(RMSNorm(width) for _ in range(depth)) if norm else ()
+        self.relu = relu
 
     def __call__(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch outputs"]:
-        return in_full_rows(self._all_layers, x)
-
-    def _all_layers(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch outputs"]:
-        return self.layers[-1](self.hidden(x))
+        return with_padded_rows(lambda rows: self.layers[-1](self.hidden(rows)), x)
 
     def hidden(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch width"]:
-        """What the last hidden layer makes."""
-        for layer in self.layers[:-1]:
-            x = ACTIVATIONS[self.activation](layer(x))
+        """The output of the last hidden layer."""
+        for index, layer in enumerate(self.layers[:-1]):
+            x = layer(x)
+            if self.norms:
+                x = jax.nn.silu(self.norms[index](x))
+            else:
+                x = relu(x) if self.relu else elu(x)
         return x
 
 
@@ -146,6 +182,57 @@ class GRUCell(eqx.Module):
         return update * state + (1 - update) * candidate
 
 
+class BlockLinear(eqx.Module):
+    """A block-diagonal affine map: each block of inputs makes its own block of outputs."""
+
+    weight: Float[Array, "blocks inputs outputs"]
+    bias: Float[Array, "blocks outputs"]
+
+    def __init__(self, blocks: int, inputs: int, outputs: int, key: Key[Array, ""]):
+        self.weight = jax.vmap(lambda one: glorot(one, inputs, outputs))(jax.random.split(key, blocks))
+        self.bias = jnp.zeros((blocks, outputs))
+
+    def __call__(self, x: Float[Array, "*batch blocks inputs"]) -> Float[Array, "*batch blocks outputs"]:
+        dtype = narrower(x, self.weight)
+        product = jnp.einsum("...bi,bio->...bo", x.astype(dtype), self.weight.astype(dtype))
+        return (product.astype(jnp.float32) + self.bias.astype(jnp.float32)).astype(dtype)
+
+
+class BlockGRUCell(eqx.Module):
+    """DreamerV3's recurrent core: a GRU whose state mixes within blocks; dense layers carry what all blocks share."""
+
+    inputs: tuple[Linear, ...]
+    input_norms: tuple[RMSNorm, ...]
+    shared: Linear
+    hidden: BlockLinear
+    hidden_norm: RMSNorm
+    gates: BlockLinear
+
+    def __init__(self, deter: int, stoch: int, action: int, width: int, blocks: int, key: Key[Array, ""]):
+        if deter % blocks:
+            raise ValueError(f"{blocks} blocks do not divide a recurrent state of {deter} units (model.deter).")
+        keys, block = jax.random.split(key, 6), deter // blocks
+        self.inputs = tuple(Linear(size, width, one) for size, one in zip((deter, stoch, action), keys[:3], strict=True))
+        self.input_norms = tuple(RMSNorm(width) for _ in self.inputs)
+        self.shared = Linear(3 * width, deter, keys[3])
+        self.hidden = BlockLinear(blocks, block, block, keys[4])
+        self.hidden_norm = RMSNorm(deter)
+        self.gates = BlockLinear(blocks, block, 3 * block, keys[5])
+
+    def __call__(
+        self, deter: Float[Array, "*batch deter"], stoch: Float[Array, "*batch stoch"], action: Float[Array, "*batch action"]
+    ) -> Float[Array, "*batch deter"]:
+        layers = zip(self.inputs, self.input_norms, (deter, stoch, action), strict=True)
+        shared = jnp.concatenate([jax.nn.silu(norm(layer(x))) for layer, norm, x in layers], -1)
+        blocks = deter.reshape(*deter.shape[:-1], self.hidden.weight.shape[0], -1)
+        hidden = self.shared(shared) + self.hidden(blocks).reshape(deter.shape)
+        hidden = jax.nn.silu(self.hidden_norm(hidden)).reshape(blocks.shape)
+        reset, candidate, update = jnp.split(self.gates(hidden).astype(jnp.float32), 3, -1)
+        candidate = jnp.tanh(jax.nn.sigmoid(reset) * candidate)
+        update = jax.nn.sigmoid(update - 1)
+        return (update * candidate + (1 - update) * blocks).reshape(deter.shape).astype(deter.dtype)
+
+
 class ImageLayer(eqx.Module):
     """The weight and bias of one convolution."""
 
@@ -158,7 +245,7 @@ class ImageLayer(eqx.Module):
 
 
 def image_layers(size: int) -> int:
-    """How many layers lead from pictures of this size to 2x2 pixels, and from one pixel back to them."""
+    """How many layers lead from images of this size to 2x2 pixels, and from one pixel back to them."""
     if size not in IMAGE_SIZES:
         raise ValueError(
             f"Images of {size}x{size} pixels do not fit the encoder and decoder: choose a size of "
@@ -168,7 +255,7 @@ def image_layers(size: int) -> int:
 
 
 class ImageEncoder(eqx.Module):
-    """Pictures to feature vectors: kernel 4, stride 2, no padding, ReLU; `depth` channels, then doubled.
+    """Images to feature vectors: kernel 4, stride 2, no padding, ReLU; `depth` channels, then doubled.
 
     64x64 pixels give 31, 14, 6 and 2: with the paper's depth of 32, 2 x 2 x 256 = 1024 features.
     """
@@ -190,12 +277,12 @@ class ImageEncoder(eqx.Module):
     def __call__(self, images: Float[Array, "*batch size size 3"]) -> Float[Array, "*batch features"]:
         x = images.reshape(-1, *images.shape[-3:]).astype(narrower(images, self.layers[0].weight))
         for layer in self.layers:
-            x = relu(plus(shrink(x, layer.weight), layer.bias))
+            x = relu(add_bias(conv(x, layer.weight), layer.bias))
         return x.reshape(*images.shape[:-3], -1)
 
 
 class ImageDecoder(eqx.Module):
-    """Feature vectors to pictures: one pixel with as many channels as the encoder has features, then grown.
+    """Feature vectors to images: one pixel with as many channels as the encoder has features, then grown.
 
     With the paper's depth of 32, 1 x 1 x 1024 becomes 5, 13, 30 and 64 pixels of 128, 64, 32 and 3 channels
     by transposed convolutions with kernels of 5, 5, 6 and 6, stride 2, and ReLU between them.
@@ -220,14 +307,14 @@ class ImageDecoder(eqx.Module):
         made = images_of_blocks(self._blocks(features), 4)
         return made.reshape(*features.shape[:-1], *made.shape[1:])
 
-    def squared_miss(
+    def gaussian_nll(
         self, features: Float[Array, "*batch inputs"], images: Float[Array, "*batch size size 3"]
     ) -> Float[Array, "*batch"]:
         """Half the squared distance of the images from what is decoded, summed over pixels in float32.
 
         This is the images' negative log-likelihood under Gaussians of unit variance, less its constant.
         """
-        # The picture is never put together: the images are taken apart instead, without a backward pass.
+        # The image is never put together: the images are taken apart instead, without a backward pass.
         made, target = self._blocks(features), image_blocks(images, 4)
         miss = made.astype(jnp.float32) - target.astype(jnp.float32).reshape(made.shape)
         return 0.5 * jnp.sum(miss**2, axis=(1, 2, 3)).reshape(features.shape[:-1])
@@ -235,12 +322,12 @@ class ImageDecoder(eqx.Module):
     def _blocks(
         self, features: Float[Array, "*batch inputs"]
     ) -> Float[Array, "flat rows columns double_block"]:
-        """The picture as blocks of 4x4 pixels: the last two layers without moving a pixel to its place."""
+        """The image as blocks of 4x4 pixels: the last two layers without moving a pixel to its place."""
         flat = features.reshape(-1, features.shape[-1])
         *others, penultimate, last = self.layers
-        x = self.linear(fill_images(flat)).reshape(-1, 1, 1, self.layers[0].weight.shape[2])
+        x = self.linear(pad_images(flat)).reshape(-1, 1, 1, self.layers[0].weight.shape[2])
         for layer in others:
-            x = relu(plus(grow(x, layer.weight), layer.bias))
-        x = relu(plus(grow_blocks(x, penultimate.weight), jnp.tile(penultimate.bias, 4)))
-        x = plus(grow_double_blocks(x, last.weight), jnp.tile(last.bias, 16))
+            x = relu(add_bias(conv_transpose(x, layer.weight), layer.bias))
+        x = relu(add_bias(conv_transpose_blocks(x, penultimate.weight), jnp.tile(penultimate.bias, 4)))
+        x = add_bias(conv_transpose_double_blocks(x, last.weight), jnp.tile(last.bias, 16))
         return x[: flat.shape[0]]

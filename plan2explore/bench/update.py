@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from plan2explore.agent.learner import Learner, LearnerState, compiler_options
-from plan2explore.agent.parts import train_part
+from plan2explore.agent.optimizer import apply_gradients
 from plan2explore.agent.world_model import Observation
 from plan2explore.config import PRESETS, AgentConfig, Spaces
 
@@ -43,9 +43,9 @@ KEY = 0
 class UpdateBench:
     """Time one update of the agent, part by part, and one step of acting."""
 
-    preset: Literal["paper", "small", "tiny"] = "paper"
-    """Sizes of the agent."""
-    see: Literal["pixels", "proprio"] = "pixels"
+    preset: Literal["paper", "small", "tiny", "modern", "modern-tiny"] = "paper"
+    """Sizes and pieces of the agent."""
+    obs: Literal["pixels", "proprio"] = "pixels"
     """What the agent observes."""
     precision: Literal["bfloat16", "float32"] | None = None
     """Number format of the products; none: the preset's."""
@@ -66,7 +66,7 @@ class Report:
     device: str
     jax: str
     preset: str
-    see: str
+    obs: str
     precision: str
     whole_ms: float
     updates_per_s: float
@@ -91,12 +91,12 @@ class Report:
 def agent_of(options: UpdateBench) -> tuple[AgentConfig, Spaces]:
     """The configuration and the sizes that are timed."""
     config = PRESETS[options.preset]
-    config = replace(config, novelty=replace(config.novelty, gradient=options.gradient))
+    config = replace(config, intrinsic=replace(config.intrinsic, gradient=options.gradient))
     if options.precision is not None:
         config = replace(config, precision=options.precision)
-    if options.see == "proprio":
+    if options.obs == "proprio":
         return config, Spaces(ACTION, image=None, proprio=PROPRIO)
-    return config, Spaces(ACTION, image=32 if options.preset == "tiny" else 64)
+    return config, Spaces(ACTION, image=32 if options.preset.endswith("tiny") else 64)
 
 
 def make_memory(spaces: Spaces, key: PRNGKeyArray) -> dict[str, Array]:
@@ -106,6 +106,8 @@ def make_memory(spaces: Spaces, key: PRNGKeyArray) -> dict[str, Array]:
     memory = {
         "action": jax.random.uniform(keys[0], (*shape, spaces.action), minval=-1.0, maxval=1.0),
         "reward": jax.random.uniform(keys[1], (*shape, spaces.tasks)),
+        "is_first": jnp.zeros(shape, bool),
+        "is_terminal": jnp.zeros(shape, bool),
     }
     if spaces.image is not None:
         memory["image"] = jax.random.bits(keys[2], (*shape, spaces.image, spaces.image, 3), jnp.uint8)
@@ -201,19 +203,19 @@ def make_rung(
 
     The loop carries the named parts alone; the compiler drops whatever they do not need.
     """
-    names = tuple(trial.state.parts) if trained is None else trained
+    names = tuple(trial.state.networks) if trained is None else trained
     update = trial.learner.update.__wrapped__  # compiled with the loop around it, not for itself
 
     def rung(start: LearnerState, memory: dict[str, Array]) -> Any:
         def step(parts: dict[str, Any], now: tuple[PRNGKeyArray, dict[str, Array]]) -> tuple[dict[str, Any], None]:
             key, batch = now
-            after = update(start._replace(parts=start.parts | parts, key=key), batch)[0]
-            return {name: after.parts[name] for name in names}, None
+            after = update(start._replace(networks=start.networks | parts, key=key), batch)[0]
+            return {name: after.networks[name] for name in names}, None
 
         keys, batches = jax.random.split(start.key, trial.count), trial.sample(start.key, memory)
         if not names:
             return batches
-        return lax.scan(step, {name: start.parts[name] for name in names}, (keys, batches))[0]
+        return lax.scan(step, {name: start.networks[name] for name in names}, (keys, batches))[0]
 
     return rung
 
@@ -233,7 +235,7 @@ def time_parts(
     rungs: dict[str, tuple[str, ...] | None] = {
         "sampling": (),
         "world model": ("model",),
-        "ensemble": ("model", "novelty"),
+        "ensemble": ("model", "intrinsic"),
         "exploration behaviour": None,
     }
     times = {}
@@ -251,16 +253,16 @@ def time_optimisers(options: UpdateBench, learner: Learner, state: LearnerState)
     def loop(parts: Any) -> Any:
         def step(parts: Any, _: None) -> tuple[Any, None]:
             trained = {
-                name: train_part(part, 0.01 * part.rows, part.rows[:, 0], learner.agent.adam(name))[0]
+                name: apply_gradients(part, 0.01 * part.params, part.params[:, 0], state.update, learner.agent.adam(name))[0]
                 for name, part in parts.items()
-                if part.rows.size
+                if part.params.size
             }
             return parts | trained, None
 
         return lax.scan(step, parts, None, length=options.count)[0]
 
-    jax.block_until_ready(loop(state.parts))
-    return best_ms(lambda: loop(state.parts), options.repeats) / options.count
+    jax.block_until_ready(loop(state.networks))
+    return best_ms(lambda: loop(state.networks), options.repeats) / options.count
 
 
 def time_acting(learner: Learner, state: LearnerState, spaces: Spaces) -> float:
@@ -355,7 +357,7 @@ def run(options: UpdateBench) -> Report:
         device=jax.devices()[0].device_kind,
         jax=jax.__version__,
         preset=options.preset,
-        see=f"{spaces.image}x{spaces.image} pixels" if spaces.image else f"{spaces.proprio} numbers",
+        obs=f"{spaces.image}x{spaces.image} pixels" if spaces.image else f"{spaces.proprio} numbers",
         precision=config.precision,
         tflop=tflop,
         tflops=tflop * times["updates_per_s"],
@@ -370,7 +372,7 @@ def run(options: UpdateBench) -> Report:
 
 def show(report: Report) -> Table:
     """The report as a table."""
-    title = f"One update, preset {report.preset}, {report.see}, {report.precision}, {report.device}"
+    title = f"One update, preset {report.preset}, {report.obs}, {report.precision}, {report.device}"
     table = Table("", "", title=title, show_header=False)
     table.add_row("whole update", f"{report.whole_ms:.2f} ms")
     for name, ms in report.parts_ms.items():

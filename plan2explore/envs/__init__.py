@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 SIZES = (8, 1024)  # smallest and largest picture
 REPEATS = (1, 100)
+OBSERVATIONS = ("pixels", "proprio", "both")
 
 # Loaded when asked for: a worker process, or someone who only lists tasks, should not wait for all of it.
 HOMES = {
@@ -36,6 +37,7 @@ def make(
     action_repeat: int = 2,
     seed: int = 0,
     task: "Task | None" = None,
+    obs: str = "both",
 ) -> "SuiteEnv | GymnasiumEnv":
     """A Gymnasium environment: a task of the suite, a bare domain, or `gymnasium:ID`.
 
@@ -46,6 +48,7 @@ def make(
         action_repeat: env steps per action; their rewards are summed.
         seed: of the first episode, where `reset` is given none.
         task: the user's own reward, in a world without a task.
+        obs: `pixels`, `proprio` or `both`: what is observed. With `proprio` no image is drawn: it stays black.
     """
     from .dmc import SuiteEnv
     from .gymnasium import GymnasiumEnv
@@ -56,8 +59,10 @@ def make(
     _check("action_repeat", action_repeat, *REPEATS)
     if renderer not in RENDERERS:
         raise ValueError(f"A renderer is one of {', '.join(RENDERERS)}; got {renderer!r}")
+    if obs not in OBSERVATIONS:
+        raise ValueError(f"obs is one of {', '.join(OBSERVATIONS)}; got {obs!r}")
     kind = GymnasiumEnv if str(name).startswith(GYMNASIUM) else SuiteEnv
-    return kind(name, renderer, size, action_repeat, seed, task)
+    return kind(name, renderer, size, action_repeat, seed, task, obs)
 
 
 def _check(what: str, value: int, low: int, high: int) -> None:

@@ -19,15 +19,24 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
     """A world of the suite: `walker_walk` with its task, or the bare `walker`, whose reward is always 0.
 
     `info["state"]` holds a snapshot (see `Snapshot`) for each repeated env step, `info["drawn"]`, at reset, what the task
-    drew into the model. When `image_buffer` is set, pictures are drawn straight into it.
+    drew into the model. When `image_buffer` is set, images are drawn straight into it. With `obs="proprio"` observations
+    have a black image that costs nothing; `render` draws all the same.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 25}  # noqa: RUF012 (Gymnasium's own form)
     render_mode = "rgb_array"
     episode = 1000  # env steps, unless something ends it early
+    discrete: tuple[int, ...] = ()
 
     def __init__(
-        self, name: str, renderer: str, size: int, action_repeat: int, seed: int, task: Task | None = None
+        self,
+        name: str,
+        renderer: str,
+        size: int,
+        action_repeat: int,
+        seed: int,
+        task: Task | None = None,
+        obs: str = "both",
     ) -> None:
         self.name = name
         self.size = size
@@ -38,9 +47,11 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
         self.physics = self._world.physics
         model, data = self.physics.model.ptr, self.physics.data.ptr
         self._snapshot = Snapshot(model, data)
+        self._draws = obs != "proprio"
         self._renderer = make_renderer(model, data, self.camera, size, renderer)
         self.renderer: str = self._renderer.name
         self.image_buffer: np.ndarray | None = None
+        self._no_image = np.zeros((size, size, 3), np.uint8)
         self._set_spaces()
         self._seed_episodes(seed)
         self._env_steps = 0
@@ -62,11 +73,17 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
         bounded = np.all(spec.maximum < 1e6) and np.all(spec.minimum > -1e6)  # lqr's controls have no bounds
         self._action_low = spec.minimum if bounded else -np.ones(spec.shape)
         self._action_scale = (spec.maximum - spec.minimum) / 2 if bounded else np.ones(spec.shape)
-        self.action_space = spaces.Box(-1.0, 1.0, spec.shape, np.float32)
+        self.action_space = self.flat_action_space = spaces.Box(-1.0, 1.0, spec.shape, np.float32)
+        self.action_size: int = spec.shape[0]
         self._world.reset()
         proprio = spaces.Box(-np.inf, np.inf, self._proprio().shape, np.float32)
         image = spaces.Box(0, 255, (self.size, self.size, 3), np.uint8)
         self.observation_space = spaces.Dict({"image": image, "proprio": proprio})
+
+    @property
+    def terminates(self) -> bool:
+        """Whether something can end an episode before its time."""
+        return self.domain == "lqr"
 
     @property
     def camera(self) -> int:
@@ -150,11 +167,20 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
         return np.concatenate([np.ravel(part) for part in parts], dtype=np.float32, casting="same_kind")
 
     def _observe(self) -> Observation:
-        return {"image": self._renderer.render(self.image_buffer), "proprio": self._proprio()}
+        if self._draws:
+            return {"image": self._renderer.render(self.image_buffer), "proprio": self._proprio()}
+        return {"image": self._no_image if self.image_buffer is None else self.image_buffer, "proprio": self._proprio()}
 
     def render(self) -> np.ndarray:
         """The current picture."""
         return self._renderer.render()
+
+    def draw(self, states: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+        """Images of stored states, uint8 (n, size, size, 3); the running episode, if any, is over."""
+        self._world.reset()
+        self._world.restore_drawn(drawn)
+        self._running = False
+        return np.stack([self._renderer.render() for _ in self._snapshot.replay(states)])
 
     def close(self) -> None:
         """Frees the renderer."""

@@ -1,8 +1,9 @@
-"""dm_control's suite, loaded without touching OpenGL, with the paper's three extra cheetah tasks."""
+"""dm_control's suite, loaded without touching OpenGL, with the paper's three extra cheetah tasks and our mazes."""
 
 import contextlib
 import functools
 import logging
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,9 +23,10 @@ else:
 
     del os.environ["MUJOCO_GL"]
 
-from dm_control.suite import cheetah
+from dm_control.mujoco import Physics
+from dm_control.suite import base, cheetah
 
-from . import cartpole, indexing, tolerance
+from . import cartpole, indexing, maze, tolerance
 
 cartpole.install()
 indexing.install()
@@ -46,6 +48,9 @@ DEFAULT_TASK = {
     "humanoid_CMU": "walk",
     "lqr": "lqr_2_1",
     "manipulator": "bring_ball",
+    "maze_large": "goal_ne",
+    "maze_rooms": "goal_ne",
+    "maze_u": "goal_nw",
     "pendulum": "swingup",
     "point_mass": "easy",
     "quadruped": "walk",
@@ -95,6 +100,29 @@ CHEETAH_TASKS = {
 }
 
 
+class MazeTask(base.Task):
+    """A point in a maze that is paid for being near a goal: `exp(-d^2 / 2)` at a distance of d cells."""
+
+    def __init__(self, domain: str, goal: str, random: Any = None) -> None:
+        super().__init__(random=random)
+        self._start = maze.centre_of(domain, maze.start_cell(domain))
+        self._goal = maze.centre_of(domain, maze.goals(domain)[goal]).tolist()
+        self._half = maze.half_size(domain)
+
+    def initialize_episode(self, physics: Any) -> None:
+        """Puts the point near the middle of the start cell."""
+        physics.data.qpos[:] = self._start + self.random.uniform(-maze.START_NOISE, maze.START_NOISE, 2)
+
+    def get_observation(self, physics: Any) -> dict[str, np.ndarray]:
+        """Position in the maze and velocity, both about within [-1, 1]."""
+        return {"position": physics.data.qpos / self._half, "velocity": physics.data.qvel / maze.SPEED}
+
+    def get_reward(self, physics: Any) -> float:
+        """Reward of the current state."""
+        x, y = physics.data.qpos
+        return math.exp(-((x - self._goal[0]) ** 2 + (y - self._goal[1]) ** 2) / 2)
+
+
 @dataclass(frozen=True)
 class World:
     """A simulator and one of its tasks, in dm_control's own objects."""
@@ -125,11 +153,12 @@ class World:
 
 @functools.cache
 def tasks_of_domains() -> dict[str, tuple[str, ...]]:
-    """Every domain of the suite with its tasks, the cheetah's extra ones included."""
+    """Every domain of the suite with its tasks, the cheetah's extra ones and the mazes included."""
     domains: dict[str, list[str]] = {}
     for domain, task in suite.ALL_TASKS:
         domains.setdefault(domain, []).append(task)
     domains["cheetah"] += CHEETAH_TASKS
+    domains |= {domain: list(maze.goals(domain)) for domain in maze.LAYOUTS}
     return {domain: tuple(tasks) for domain, tasks in domains.items()}
 
 
@@ -153,7 +182,18 @@ def has_terrain(physics: Any) -> bool:
 def load(domain: str, task: str | None) -> World:
     """Loads a world of the suite; the same model whatever the seed of its episodes, and no reward without a task."""
     bare = task is None
-    task = task or DEFAULT_TASK[domain]
+    world = (_load_maze if domain in maze.LAYOUTS else _load_suite)(domain, task or DEFAULT_TASK[domain])
+    if bare:
+        world.task.get_reward = lambda physics: 0.0
+    return world
+
+
+def _load_maze(domain: str, task: str) -> World:
+    physics = Physics.from_xml_string(maze.model_xml(domain))
+    return World(physics, MazeTask(domain, task, random=0), maze.SUBSTEPS, fields=())
+
+
+def _load_suite(domain: str, task: str) -> World:
     extra = CHEETAH_TASKS.get(task) if domain == "cheetah" else None
     with _quiet():
         # lqr draws its body while it is built: a fixed seed here makes it one world.
@@ -161,12 +201,9 @@ def load(domain: str, task: str | None) -> World:
     physics = environment.physics
     # quadruped's escape uploads its terrain to GL when there is a context; there is none to upload to.
     physics._make_rendering_contexts = lambda: None
-    chosen = CheetahTask(*extra, random=0) if extra else environment.task
-    if bare:
-        chosen.get_reward = lambda physics: 0.0  # type: ignore[method-assign]
     return World(
         physics=physics,
-        task=chosen,
+        task=CheetahTask(*extra, random=0) if extra else environment.task,
         substeps=round(environment.control_timestep() / physics.timestep()),
         fields=() if domain == "quadruped" and not has_terrain(physics) else DRAWN_FIELDS.get(domain, ()),
     )

@@ -57,9 +57,8 @@ class Spec:
     @classmethod
     def of(cls, env: Any) -> Self:
         world = env.unwrapped
-        return cls(
-            env.observation_space, env.action_space, world.action_repeat, world.state_size, world.drawn_size
-        )
+        actions = getattr(world, "flat_action_space", env.action_space)  # discrete ones travel as one-hot vectors
+        return cls(env.observation_space, actions, world.action_repeat, world.state_size, world.drawn_size)
 
     def arrays(self) -> dict[str, tuple[tuple[int, ...], type]]:
         """Shape and type of one environment's row of each shared array."""

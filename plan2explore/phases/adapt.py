@@ -16,14 +16,15 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..agent.actor_critic import init_stats
 from ..agent.learner import Learner, LearnerState
-from ..agent.parts import Part, init_part
+from ..agent.optimizer import TrainState, init_train_state
 from ..config import AdaptConfig, ExploreConfig, Schedule, check_numbers, differences, read_config
 from ..envs import Task
 from ..replay import relabel
 from ..replay.buffer import Replay, plan_replay
 from ..replay.files import EpisodeFolder
-from ..runs.checkpoint import Checkpoints, unpack_rows
+from ..runs.checkpoint import Checkpoints, unpack_params
 from ..runs.folder import RunError, RunFolder, begin_run
 from .collect import replay_rows
 from .device import prepare_device
@@ -115,13 +116,15 @@ class Adaptation:
         """A new reward head and actor-critic on the snapshot's model."""
         arrays, _ = Checkpoints(self.run.folder.snapshots, keep=None).load(self.steps)
         state = learner.init(jax.random.fold_in(jax.random.key(self.config.seed), 0))
-        return state._replace(parts=state.parts | {"model": _part(state, "model", unpack_rows(arrays))})
+        return state._replace(networks=state.networks | {"model": _loaded(state, "model", unpack_params(arrays))})
 
     def _continued(self, learner: Learner, zero: Policy) -> LearnerState:
         arrays, _ = Checkpoints(RunFolder.open(zero.path).snapshots, keep=None).load(0)
         state = learner.init(jax.random.fold_in(jax.random.key(self.config.seed), 1))
-        rows = unpack_rows(arrays)
-        return state._replace(parts={name: _part(state, name, rows) for name in state.parts})
+        params = unpack_params(arrays)
+        loaded = {name: _loaded(state, name, params) for name in state.networks}
+        slow = jax.numpy.copy(loaded["critic"].params) if state.slow_critic.size else state.slow_critic
+        return state._replace(networks=loaded, slow_critic=slow)
 
     def _work(self, path: Path, shots: int, learner: Learner, start: Any) -> Policy:
         settings = {
@@ -148,7 +151,7 @@ class Adaptation:
         return load_policy(folder, self.task)
 
     def _job(self, folder: RunFolder, shots: int) -> Job:
-        schedule, goal = self.config.schedule, shots * self.info.episode
+        schedule, goal = self.config.schedule.resolved(self.explored.agent), shots * self.info.episode
         return Job(
             folder, self.explored.world, self.info, schedule, [self.task], self.config.seed, goal,
             environments=shared_out(shots, schedule), head_start=0 if shots else self.config.updates,
@@ -207,17 +210,17 @@ def shared_out(shots: int, schedule: Schedule) -> int:
 def task_agent(explored: ExploreConfig, learn_model: bool) -> Any:
     """The agent that adapts: the explorer's sizes, the task's policy collects, no explorer."""
     return replace(
-        explored.agent, novelty=replace(explored.agent.novelty, objective="dreamer"), learn_model=learn_model
+        explored.agent, intrinsic=replace(explored.agent.intrinsic, objective="dreamer"), learn_model=learn_model
     )
 
 
-def _part(state: LearnerState, name: str, rows: dict[str, np.ndarray]) -> Part:
-    """A part with the parameters of a snapshot, and an optimiser that remembers nothing."""
-    ours = state.parts[name].rows
-    if name not in rows or rows[name].shape != ours.shape:
-        got = rows[name].shape if name in rows else "nothing"
+def _loaded(state: LearnerState, name: str, params: dict[str, np.ndarray]) -> TrainState:
+    """Networks with the parameters of a snapshot, and a fresh optimiser."""
+    ours = state.networks[name].params
+    if name not in params or params[name].shape != ours.shape:
+        got = params[name].shape if name in params else "nothing"
         raise RunError(f"The snapshot's {name} has sizes {got}; the configuration asks for {ours.shape}.")
-    return init_part(jax.numpy.asarray(rows[name]))
+    return init_train_state(jax.numpy.asarray(params[name]))
 
 
 def _refuse_other(path: Path, settings: dict[str, Any], task: Task, every_detail: bool) -> None:
@@ -280,11 +283,12 @@ def _policy(
     learner: Learner, snapshots: Checkpoints, steps: int, explored: ExploreConfig, task: Task, row: int, path: Path
 ) -> Policy:
     arrays, _ = snapshots.load(steps)
-    rows = unpack_rows(arrays)
+    params = unpack_params(arrays)
     template = jax.eval_shape(learner.init, jax.random.key(0))
     for name in ("model", "actor"):
-        if name not in rows or rows[name].shape != template.parts[name].rows.shape:
+        if name not in params or params[name].shape != template.networks[name].params.shape:
             raise RunError(f"The snapshot of {path} does not fit its own settings: {name} has other sizes.")
-    parts = {name: Part(jax.numpy.asarray(rows[name]), None) for name in ("model", "actor")}
-    state = LearnerState(parts, jax.numpy.zeros((), int), jax.random.key(0))
+    networks = {name: TrainState(jax.numpy.asarray(params[name]), None) for name in ("model", "actor")}
+    nothing = jax.numpy.zeros((0, 0))
+    state = LearnerState(networks, nothing, init_stats(0), jax.numpy.zeros((), int), jax.random.key(0))
     return Policy(learner, state, explored.world, task, row, path, steps)

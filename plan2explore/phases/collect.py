@@ -210,6 +210,8 @@ class Collector:
             "environment": index,
             "episode": running.number,
             "terminated": running.terminated,
+            **({"discrete": list(self.spaces.discrete)} if self.spaces.discrete else {}),
+            **({"terminates": True} if self.spaces.terminates else {}),
             **self.notes,
         }
 

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 from scipy import stats
 
+from ..agent.acting import Mode
 from ..agent.learner import Learner, LearnerState
-from ..agent.parts import Part
-from ..agent.policy import Mode
+from ..agent.optimizer import TrainState
 from ..config import Spaces
 from ..envs import Task, VectorEnv
 from .collect import select_obs
@@ -76,10 +76,11 @@ class Scores:
         return f"{about}, 95 % interval {low:.1f} to {high:.1f}, {count})"
 
 
-def acting_copy(state: LearnerState, *parts: str) -> LearnerState:
-    """Only what acting needs, and the named parts, copied: training may reuse the original's memory."""
-    copied = {name: Part(jax.numpy.copy(state.parts[name].rows), None) for name in ("model", "actor", *parts)}
-    return LearnerState(copied, state.update, state.key)
+def acting_copy(state: LearnerState, *names: str) -> LearnerState:
+    """Only what acting needs, and the named networks, copied: training may reuse the original's memory."""
+    kinds = ("model", "actor", *names)
+    copied = {name: TrainState(jax.numpy.copy(state.networks[name].params), None) for name in kinds}
+    return state._replace(networks=copied)
 
 
 def step_key(key: Any, step: int, task: int) -> Any:

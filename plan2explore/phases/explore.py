@@ -12,9 +12,19 @@ from typing import Any, TypeVar
 import jax
 
 from ..agent.agent import Agent
+from ..agent.intrinsic import find_objective
 from ..agent.learner import Learner, LearnerState
-from ..agent.novelty import find_objective
-from ..config import PRESETS, ExploreConfig, Schedule, WorldConfig, check_numbers, differences, read_config, whole_steps
+from ..config import (
+    PRESETS,
+    RENAMED,
+    ExploreConfig,
+    Schedule,
+    WorldConfig,
+    check_numbers,
+    differences,
+    read_config,
+    whole_steps,
+)
 from ..envs import Task
 from ..envs.names import GYMNASIUM, UnknownName, check_module, split_name
 from ..replay.buffer import ADVICE, Replay, plan_replay
@@ -47,7 +57,8 @@ def configure(world: str, preset: str = "paper", method: str | None = None, seed
     agent = PRESETS[preset]
     if method is not None:
         find_objective(method)
-        agent = replace(agent, novelty=replace(agent.novelty, objective=method))
+        agent = replace(agent, intrinsic=replace(agent.intrinsic, objective=method))
+    options = {RENAMED.get(name, name): value for name, value in options.items()}
     ours = {each.name for each in fields(WorldConfig)} - {"world"}
     theirs = {each.name for each in fields(Schedule)}
     unknown = sorted(set(options) - ours - theirs)
@@ -138,10 +149,10 @@ def _task(probe: str | Task) -> Task:
 def _own_task(config: ExploreConfig) -> list[Task]:
     """The task of a world that was made with one, for a method that follows a task."""
     name = config.world.world
-    supervised = find_objective(config.agent.novelty.objective).collector == "task"
+    supervised = find_objective(config.agent.intrinsic.objective).collector == "task"
     if name.startswith(GYMNASIUM) or split_name(name)[1] is None:
         if supervised:
-            raise ValueError(f"{config.agent.novelty.objective} follows a task: give one as a probe, such as walker_walk.")
+            raise ValueError(f"{config.agent.intrinsic.objective} follows a task: give one as a probe, such as walker_walk.")
         return []
     return [Task.named(name)]
 
@@ -270,8 +281,8 @@ def _work(
     prepare_device()
     count = stored(folder, "environments", int)
     job = Job(
-        folder, config.world, info, config.schedule, list(tasks), config.seed, goal, count,
-        random_until=min(goal, config.schedule.seed_episodes * EPISODE), policy=config.agent.novelty.objective,
+        folder, config.world, info, config.schedule.resolved(config.agent), list(tasks), config.seed, goal, count,
+        random_until=min(goal, config.schedule.seed_episodes * EPISODE), policy=config.agent.intrinsic.objective,
     )  # fmt: skip
     spaces = agent_spaces(config.world, info, len(tasks))
     learner = Learner(config.agent, spaces)

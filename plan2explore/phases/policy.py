@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..agent.acting import Mode
 from ..agent.learner import Learner, LearnerState
-from ..agent.policy import Mode
 from ..config import WorldConfig, check_seed
 from ..envs import Task
 from ..runs.files import check_writable

@@ -26,14 +26,14 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..agent import policy
+from ..agent import acting
 from ..agent.learner import Learner, LearnerState, check_finite
 from ..config import Schedule, WorldConfig
 from ..envs import Task, VectorEnv
 from ..replay import Episode
 from ..replay.buffer import Replay
 from ..replay.files import EpisodeFolder
-from ..runs.checkpoint import Checkpoints, pack, pack_parts
+from ..runs.checkpoint import Checkpoints, pack, pack_params
 from ..runs.files import append_line
 from ..runs.folder import RunError, RunFolder
 from ..runs.metrics import Metrics
@@ -48,7 +48,7 @@ LOG_EVERY = 100  # updates between lines of metrics
 IN_FLIGHT = 2  # blocks of updates that may wait for the device: more would only hold memory
 COLLECT, SAMPLE, EVALUATE = 1, 2, 3  # independent streams of chance
 Evaluation = Generator[None, None, list[Scores]]
-BEYOND = 10  # times what rewards allow: a critic that expects more has lost sight of them
+DIVERGED = 10  # times what rewards allow
 EVALUATION_SEED = 1_000_003  # evaluations never see the initial states of collected episodes
 
 
@@ -75,6 +75,7 @@ class Job:
     @property
     def ratio(self) -> float:
         """Updates for each env step."""
+        assert self.schedule.updates_per_episode is not None  # the phases take the preset's where it is none
         return self.schedule.updates_per_episode / EPISODE
 
     @property
@@ -169,6 +170,8 @@ class Training:
         self._flight: deque[Any] = deque()
         self._unlogged: list[Any] = []
         self._logged: dict[str, float] = {}
+        self._ended: set[str] = set()
+        """Tasks whose losses were not finite."""
         self._evaluation: Evaluation | None = None
         self._evaluating_updates = 0
         self._rehearsed: LearnerState | None = None
@@ -285,7 +288,7 @@ class Training:
             with contextlib.suppress(Exception):  # the first update will meet it again, where it is heard
                 form = jax.eval_shape(self.learner.init, self._key)
                 self.learner.compile_block(form, self.replay.batches(self.job.block))
-                self._rehearsed = acting_copy(self.state, "novelty")  # before updates, which wait for this thread
+                self._rehearsed = acting_copy(self.state, "intrinsic")  # before updates, which wait for this thread
 
     def _prepare_evaluation(self) -> None:
         """Rehearses an evaluation: at the first one the device would wait for its environments and for the compiler."""
@@ -373,7 +376,7 @@ class Training:
         self.collector.policy = "random" if random or self._collects_at_random() else self.job.policy
         self.collector.notes = {"updates": self.updates, "run_env_steps": self.env_steps}
         if random:
-            actions, self.carried = policy.act_uniformly(self.carried, key)
+            actions, self.carried = acting.act_uniformly(self.learner.agent, self.carried, key)
         else:
             obs, is_first = self.collector.observation, self.collector.is_first
             actions, self.carried = self.learner.act(self.state, self.carried, obs, is_first, key, "noise")
@@ -421,7 +424,9 @@ class Training:
         del self._unlogged[: len(over)]
         fetched = jax.device_get(over)
         together = {name: np.concatenate([each[name] for each in fetched]) for name in fetched[0]}
-        check_finite(together)
+        for index in sorted(check_finite(together) - self._ended):
+            self._ended.add(index)
+            self.progress.say(f"Task {self._named(index)} has ended: its loss was not finite. Everything else learns on.")
         shown = {name: value for name, value in together.items() if not name.endswith("/finite")}
         values = {self._named(name): float(np.mean(value)) for name, value in shown.items()}
         values |= {"update": float(together["update"][-1]) + 1, "episodes": self.replay.episodes}
@@ -519,24 +524,23 @@ class Training:
             self.metrics.write(env_steps, {f"score/{each.task}": each.mean for each in scores})
             own = " of the adaptation" if self.job.folder.kind == "adapt" else ""  # counted from 0
             self.progress.say(f"env step {env_steps:,}{own}: " + "; ".join(str(each) for each in scores))
-            self._doubt_critics()
+            self.check_value_divergence()
 
-    def _doubt_critics(self) -> None:
-        """Says which tasks' critics expect what no rewards could add up to. Nothing in the algorithm holds them back."""
-        rate = 1 - self.learner.agent.config.behavior.discount
-        for task, most in zip(self.job.tasks, self.replay.largest_rewards, strict=True):
-            expected = self._logged.get(f"{task.name}/return", 0.0)
-            if rate and most and abs(expected) * rate > BEYOND * most:
+    def check_value_divergence(self) -> None:
+        """Says which critics expect more than rewards can add up to."""
+        for name in ["explorer", *(task.name for task in self.job.tasks)]:
+            value, limit = (self._logged.get(f"{name}/{what}", 0.0) for what in ("value", "value_limit"))
+            if limit and abs(value) > DIVERGED * limit:
                 self.progress.say(
-                    f"The critic of {task.name} has run away: it expects {expected:.2g} in the long run, and rewards of at "
-                    f"most {most:.2g} a step allow {most / rate:.2g}. Scores of {task.name} mean little from here on; the "
-                    "model is untouched, and plan2explore adapt learns the task anew."
+                    f"The critic of {name} has diverged: it expects returns of {value:.2g}, and rewards allow {limit:.2g}. "
+                    f"Scores of {name} mean little from here on; the world model is not affected, and plan2explore adapt "
+                    "learns a task anew."
                 )
 
     def _snapshot(self, env_steps: int) -> None:
         """Keeps the parameters as they are now, for adaptations to start from."""
         self._snapshot_at = env_steps
-        self.snapshots.save(env_steps, pack_parts(self.state.parts), self.meta())
+        self.snapshots.save(env_steps, pack_params(self.state.networks), self.meta())
 
     def _save_sometimes(self) -> None:
         if time.monotonic() - self._saved > self.job.schedule.checkpoint_seconds:
@@ -601,7 +605,7 @@ class Training:
         self._log(all_of_it=True)
         self._save()
         if self.job.folder.kind == "explore" and self.updates:  # for whoever wants to adapt it as it is
-            self.snapshots.save(self.reached, pack_parts(self.state.parts), self.meta())
+            self.snapshots.save(self.reached, pack_params(self.state.networks), self.meta())
         self.checkpoints.wait()
         self.progress.say(f"Saved at env step {self.reached:,}: the same command goes on from here.")
         raise Stopped(stop)

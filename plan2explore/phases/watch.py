@@ -8,9 +8,8 @@ import numpy as np
 from jaxtyping import Array, Float, UInt8
 
 from ..agent.agent import Agent
-from ..agent.gradients import open_batch
-from ..agent.inspect import CONTEXT, difference, disagreement_along, open_loop, to_pixels
-from ..agent.learner import LearnerState
+from ..agent.inspect import CONTEXT, difference, intrinsic_rewards, open_loop, to_pixels
+from ..agent.learner import LearnerState, open_batch
 from ..replay.buffer import Replay
 from ..runs.metrics import Metrics
 from .evaluate import Scores
@@ -25,7 +24,7 @@ class Look(NamedTuple):
     """What an agent made of the newest steps in replay. The device may still be at it: whoever reads it, waits."""
 
     env_steps: int
-    novelty: Float[Array, "steps batch"] | None = None
+    intrinsic: Float[Array, "steps batch"] | None = None
     true: UInt8[Array, "time height width 3"] | None = None
     imagined: Float[Array, "time height width 3"] | None = None
 
@@ -50,21 +49,21 @@ def rehearse_look(agent: Agent, state: LearnerState, replay: Replay, frames: int
 
 def _look_at(agent: Agent, state: LearnerState, newest: dict[str, Array], env_steps: int) -> Look:
     look, key = Look(env_steps), jax.random.key(0)
-    rows = {name: state.parts[name].rows for name in ("model", "novelty")}
+    params = {name: state.networks[name].params for name in ("model", "intrinsic")}
     batch = open_batch(agent, newest)
     if agent.objective.reward is not None:
-        look = look._replace(novelty=disagreement_along(agent, rows, batch.observation, batch.actions, key))
+        look = look._replace(intrinsic=intrinsic_rewards(agent, params, batch.observation, batch.actions, key))
     if batch.observation.image is not None and len(batch.actions) > CONTEXT:
         first, actions = jax.tree.map(lambda part: part[:, :1], (batch.observation, batch.actions))
-        guess = open_loop(agent, rows, first, actions, key)
+        guess = open_loop(agent, params, first, actions, key)
         look = look._replace(true=first.image[:, 0], imagined=guess.image[:, 0])
     return look
 
 
 def show_look(metrics: Metrics, look: Look, fps: float) -> None:
-    """Writes a histogram of novelty, and a film of what was true, what was imagined, and the difference."""
-    if look.novelty is not None:
-        metrics.histogram(look.env_steps, "novelty/reward", look.novelty)
+    """Writes a histogram of the intrinsic reward, and a film of what was true, what was imagined, and the difference."""
+    if look.intrinsic is not None:
+        metrics.histogram(look.env_steps, "intrinsic/reward", look.intrinsic)
     if look.imagined is not None:
         true, imagined = np.asarray(look.true), to_pixels(np.asarray(look.imagined))
         beside = np.concatenate([true, imagined, difference(true, imagined)], axis=2)

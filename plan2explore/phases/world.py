@@ -1,5 +1,6 @@
 """What the phases need to know of a world before the first step, and how to make many of it."""
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from ..envs.names import GYMNASIUM, split_name
 from ..replay import Episode
 from ..replay.buffer import TooLittleMemoryError, gigabytes, host_room
 from ..runs.folder import RunError
+
+log = logging.getLogger("plan2explore.phases")
 
 MANY = 64  # environments: what more of them need is found out before they are made
 
@@ -28,6 +31,10 @@ class WorldInfo:
     episode: int
     """Env steps of an episode that nothing ends early."""
     action_repeat: int
+    discrete: tuple[int, ...] = ()
+    """Choices of each discrete action; empty for continuous ones."""
+    terminates: bool = False
+    """Whether an episode can end before its time."""
 
     @property
     def frames(self) -> int:
@@ -37,13 +44,14 @@ class WorldInfo:
 
 def inspect_world(config: WorldConfig) -> WorldInfo:
     """Makes the world once to look at it. A wrong name, size or renderer is an error here, before anything is written."""
-    env = make(config.world, **_options(config))
+    env: Any = make(config.world, **_options(config))
     try:
         if config.world.startswith(GYMNASIUM):
-            env.reset(seed=0)  # draws its first picture, perhaps with a package that is not installed
-        spaces: Any = env.observation_space
-        action, proprio = env.action_space.shape or (1,), spaces["proprio"].shape
-        return WorldInfo(action[0], proprio[0], env.renderer, env.fps, env.episode, config.action_repeat)
+            env.reset(seed=0)  # draws its first image, if it is to, perhaps with a package that is not installed
+        (proprio,) = env.observation_space["proprio"].shape or (0,)
+        return WorldInfo(
+            env.action_size, proprio, env.renderer, env.fps, env.episode, config.action_repeat, env.discrete, env.terminates
+        )
     finally:
         env.close()
 
@@ -76,9 +84,9 @@ def _bytes_of_process(config: WorldConfig, count: int) -> int:
 
 def agent_spaces(config: WorldConfig, info: WorldInfo, tasks: int) -> Spaces:
     """What the agent sees and does in this world."""
-    image = None if config.see == "proprio" else config.size
-    proprio = None if config.see == "pixels" else info.proprio
-    return Spaces(action=info.action, image=image, proprio=proprio, tasks=tasks)
+    image = None if config.obs == "proprio" else config.size
+    proprio = None if config.obs == "pixels" else info.proprio or None  # a world may observe an image alone
+    return Spaces(info.action, image, proprio, tasks, info.discrete, info.terminates)
 
 
 def domain_of(world: str) -> str:
@@ -118,17 +126,34 @@ def make_collecting(
 
 
 def make_for_tasks(config: WorldConfig, tasks: Sequence[Task], episodes: int, seed: int) -> VectorEnv:
-    """Environments to evaluate in: `episodes` of each task in turn, in the order of the tasks."""
-    makes = [partial(make_task, config, task) for task in tasks for _ in range(episodes)]
+    """Environments to evaluate in: `episodes` of each task in turn, in the order of the tasks.
+
+    The first of each task draws frames for a video whatever the agent observes.
+    """
+    makes = [partial(make_task, config, task, frames=index == 0) for task in tasks for index in range(episodes)]
     return VectorEnv(makes, len(makes), seed=seed)
 
 
-def make_task(config: WorldConfig, task: Task) -> Any:
-    """The world with this task's own reward and initial states."""
-    if task.reward is None:
-        return make(task.name, **_options(config))
-    return make(domain_of(config.world), task=task, **_options(config))
+def make_task(config: WorldConfig, task: Task, frames: bool = True) -> Any:
+    """The world with this task's own reward and initial states; with `frames`, images are drawn in any case."""
+    options = _options(config) | ({"obs": "both"} if frames else {})
+    name, own = (task.name, None) if task.reward is None else (domain_of(config.world), task)
+    env = make(name, task=own, **options)
+    if options["obs"] == config.obs or not name.startswith(GYMNASIUM):
+        return env
+    try:
+        env.reset(seed=0)
+    except Exception as error:  # of any package that draws
+        log.warning("%s cannot draw itself (%s): its videos stay black.", name, error)
+        env.close()
+        return make(name, task=own, **_options(config))
+    return env
 
 
 def _options(config: WorldConfig) -> dict[str, Any]:
-    return {"size": config.size, "action_repeat": config.action_repeat, "renderer": config.renderer}
+    return {
+        "size": config.size,
+        "action_repeat": config.action_repeat,
+        "renderer": config.renderer,
+        "obs": config.obs,
+    }

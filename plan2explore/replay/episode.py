@@ -33,17 +33,18 @@ class Episode:
 def record(env: Any, policy: ActionFunction | None = None, seed: int = 0, policy_name: str = "random") -> Episode:
     """Plays one episode, by default with uniform random actions."""
     generator = np.random.default_rng(seed)
-    policy = policy or (lambda observation: generator.uniform(-1, 1, env.action_space.shape).astype(np.float32))
     world = env.unwrapped
+    policy = policy or (lambda observation: random_action(world, generator))
     observation, info = env.reset(seed=seed)
     first = np.full((world.action_repeat, world.state_size), np.nan)
     first[0] = info["state"][0]
-    steps = [(observation, np.zeros(env.action_space.shape, np.float32), 0.0, first)]
+    steps = [(observation, np.zeros(world.flat_action_space.shape, np.float32), 0.0, first)]
     terminated, truncated, drawn = False, False, info["drawn"]
     while not (terminated or truncated):
         action = policy(observation)
         observation, reward, terminated, truncated, info = env.step(action)
-        steps.append((observation, np.asarray(action, np.float32), reward, info["state"]))
+        action = world.flat_action(action) if world.discrete else np.asarray(action, np.float32)
+        steps.append((observation, action, reward, info["state"]))
     observations, actions, rewards, states = zip(*steps, strict=True)
     meta = {
         "renderer": world.renderer,
@@ -63,3 +64,10 @@ def record(env: Any, policy: ActionFunction | None = None, seed: int = 0, policy
         drawn=drawn,
         meta=meta,
     )
+
+
+def random_action(world: Any, generator: np.random.Generator) -> np.ndarray:
+    """A uniformly random action of an environment, as the vector that episodes store."""
+    if world.discrete:
+        return world.random_action(generator)
+    return generator.uniform(-1, 1, world.flat_action_space.shape).astype(np.float32)

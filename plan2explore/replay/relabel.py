@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, overload
 
 import cloudpickle
 import numpy as np
-from gymnasium import spaces
 
 from ..envs import suite
 from ..envs.gymnasium import make_inner
 from ..envs.names import GYMNASIUM, check_module, split_name
+from ..envs.spaces import ActionVector, ObservationParts
 from ..envs.state import Snapshot
 from ..envs.tasks import RewardError, Task, call_reward
 from .episode import Episode
@@ -207,29 +207,24 @@ def _gymnasium_labeller(world_name: str, task: Task) -> Labeller:
     if function is None:
         raise ValueError(f"Task {task.name!r} belongs to the suite; the episode is from {world_name}")
     inner = make_inner(world_name, None)
-    space, box = inner.observation_space, inner.action_space
-    flat = spaces.flatdim(space)
+    parts = ObservationParts(inner.observation_space, world_name)
+    actions, flat = ActionVector(inner.action_space, world_name), parts.size
 
     def labels(stretch: Stretch) -> np.ndarray:
-        if stretch.state.shape[-1] != flat + int(np.prod(box.shape or ())):
+        if stretch.state.shape[-1] != flat + actions.size:
             raise ValueError(f"The states of {stretch.where} do not fit {world_name}")
         if stretch.before is None:
             raise ValueError(f"A reward of {world_name} takes the observation before a step too: give `before`")
         rewards = np.zeros(len(stretch.state))
-        before = _unflatten(space, stretch.before[:flat])
+        before = parts.unflatten(stretch.before[:flat])
         for row, state in zip(*stretch.taken(), strict=True):
-            after, action = _unflatten(space, state[:flat]), state[flat:].reshape(box.shape).astype(box.dtype)
+            after, action = parts.unflatten(state[:flat]), actions.unflatten(state[flat:])
             spot = functools.partial(stretch.spot, row)
             rewards[row] += call_reward(function, task.name, spot, before, action, after)
             before = after
         return rewards
 
     return labels
-
-
-def _unflatten(space: spaces.Space[Any], flat: np.ndarray) -> Any:
-    dtype = space.dtype if space.dtype is not None else np.float64
-    return spaces.unflatten(space, flat.astype(dtype) if isinstance(space, spaces.Box) else flat)
 
 
 def _in_process(work: Work, share: list[int], workers: int) -> None:

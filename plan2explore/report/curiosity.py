@@ -6,13 +6,13 @@ import jax
 import numpy as np
 
 from ..agent.agent import Agent
-from ..agent.inspect import disagreement_along
+from ..agent.inspect import intrinsic_rewards
 from ..agent.world_model import Observation
 from ..replay import Episode
 from .explored import Explored, Missing
 from .figures import Line, curves
 from .html import Markup, figure, grid, join, picture, tag
-from .pictures import encode_png
+from .pictures import encode_png, frames_of
 
 PEAKS = 6
 WAKING = 5  # steps: an agent that has just opened its eyes knows nothing yet, and that is no curiosity
@@ -22,11 +22,11 @@ APART = 0.04  # of the episode: nearer peaks would show the same moment
 def curiosity(explored: Explored) -> Markup:
     """Disagreement along the last episode, and what was to be seen at its peaks."""
     number, episode = explored.last_episode()
-    agent, rows, steps = explored.mind(episode)
+    agent, params, steps = explored.load_agent(episode)
     if agent.objective.reward is None:
-        raise Missing(f"{explored.method} has no novelty of its own, so nothing can be said of where it was curious.")
+        raise Missing(f"{explored.method} has no intrinsic reward, so there is nothing to show.")
     observation, actions = as_sequence(agent, episode)
-    along = np.asarray(disagreement_along(agent, rows, observation, actions, jax.random.key(0)))[:, 0]
+    along = np.asarray(intrinsic_rewards(agent, params, observation, actions, jax.random.key(0)))[:, 0]
     repeat, found = episode.state.shape[1], WAKING + peaks(along[WAKING:])
     line = Line(explored.label, repeat * np.arange(1, len(along) + 1), along, colour=explored.number)
     marked = Line("peaks", repeat * (found + 1), along[found], colour=explored.number + 1, points=True)
@@ -61,5 +61,5 @@ def peaks(along: np.ndarray, count: int = PEAKS) -> np.ndarray:
 
 def _frame(episode: Episode, index: int, value: float) -> Markup:
     step = (index + 1) * episode.state.shape[1]
-    png = encode_png(episode.image[index + 1], 160)
+    png = encode_png(frames_of(episode, slice(index + 1, index + 2))[0], 160)
     return figure(picture(png, f"frame at env step {step}"), f"env step {step}: {value:.3g}")

@@ -9,14 +9,14 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..agent.agent import Agent, Rows
-from ..agent.novelty import OBJECTIVES
+from ..agent.agent import Agent, Params
+from ..agent.intrinsic import OBJECTIVES
 from ..config import PRESETS, AgentConfig, ExploreConfig, Spaces, differences
 from ..phases.explore import read_stored
 from ..phases.run import Run
 from ..replay import Episode
 from ..replay.files import EpisodeFolder
-from ..runs.checkpoint import Checkpoints, unpack_rows
+from ..runs.checkpoint import Checkpoints, unpack_params
 from ..runs.files import read_lines
 from ..runs.folder import RunError, RunFolder
 
@@ -42,7 +42,7 @@ class Explored:
     def method(self) -> str:
         """What it sought."""
         try:
-            return self.config.agent.novelty.objective
+            return self.config.agent.intrinsic.objective
         except RunError:
             return "unknown method"
 
@@ -109,7 +109,7 @@ class Explored:
                 continue
         raise Missing(f"{self.name} has no whole episode." if not numbers else f"No episode of {self.name} can be read.")
 
-    def mind(self, episode: Episode) -> tuple[Agent, Rows, int]:
+    def load_agent(self, episode: Episode) -> tuple[Agent, Params, int]:
         """The agent of the last good snapshot, its parameters, and its env steps; sizes are those of the episode."""
         if self.method not in OBJECTIVES:
             raise ValueError(
@@ -123,7 +123,7 @@ class Explored:
                 arrays, _ = snapshots.load(steps)
             except (ValueError, OSError):
                 continue
-            return agent, _fitting(agent, unpack_rows(arrays), self.name), steps
+            return agent, _fitting(agent, unpack_params(arrays), self.name), steps
         raise Missing(f"{self.name} has no snapshot that can be read.")
 
 
@@ -135,20 +135,26 @@ def agent_of(config: AgentConfig, spaces: Spaces) -> Agent:
 
 def spaces_of(config: ExploreConfig, episode: Episode) -> Spaces:
     """What the agent saw and did, told by what it stored."""
-    see = config.world.see
+    obs = config.world.obs
+    action = episode.action.shape[1]
+    discrete = tuple(int(count) for count in episode.meta.get("discrete", ()))
+    if discrete and (min(discrete) < 1 or sum(discrete) != action):
+        raise ValueError(f"An episode says that its actions are choices of {discrete}; they have {action} numbers.")
     return Spaces(
-        action=episode.action.shape[1],
-        image=None if see == "proprio" else episode.image.shape[1],
-        proprio=None if see == "pixels" else episode.proprio.shape[1],
+        action=action,
+        image=None if obs == "proprio" else episode.image.shape[1],
+        proprio=None if obs == "pixels" else episode.proprio.shape[1] or None,
         tasks=len(config.probes),
+        discrete=discrete,
+        terminates=bool(episode.meta.get("terminates", False)),
     )
 
 
-def _fitting(agent: Agent, rows: dict[str, np.ndarray], name: str) -> Rows:
-    for part in ("model", "novelty"):
-        if part not in rows or rows[part].shape != (1, agent.layouts[part].size):
+def _fitting(agent: Agent, params: dict[str, np.ndarray], name: str) -> Params:
+    for part in ("model", "intrinsic"):
+        if part not in params or params[part].shape != (1, agent.layouts[part].size):
             raise Missing(f"The snapshot of {name} does not fit its own settings: {part} has other sizes.")
-    return {part: jnp.asarray(rows[part]) for part in ("model", "novelty")}
+    return {part: jnp.asarray(params[part]) for part in ("model", "intrinsic")}
 
 
 def open_runs(paths: Sequence[Path]) -> tuple[list[Explored], list[str]]:

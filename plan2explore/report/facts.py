@@ -16,7 +16,7 @@ def what_was_run(explored: Explored) -> Markup:
     goal = explored.run.folder.settings.get("goal")
     starts = read_lines(explored.run.path / "starts.jsonl")
     pairs: dict[str, Any] = {
-        "World": f"{config.world.world}, sees {config.world.see}, {config.world.action_repeat} env steps per action",
+        "World": f"{config.world.world}, sees {config.world.obs}, {config.world.action_repeat} env steps per action",
         "Method": explored.method,
         "Probes": ", ".join(config.probes) or "none",
         "Seed": config.seed,

@@ -16,7 +16,7 @@ from ..runs.folder import RunFolder
 from .coordinates import coordinates_of
 from .explored import Explored, Missing, shots_of
 from .html import Markup, figure, film, grid, join, missing, tag
-from .pictures import write_video
+from .pictures import frames_of, write_video
 from .results import PROBE
 
 MOST_FRAMES = 251  # half of those of an episode with two env steps per action
@@ -69,7 +69,7 @@ def _of_episode(explored: Explored, number: int) -> Callable[[int], bytes]:
     def make(limit: int) -> bytes:
         episode = explored.episodes.load(number)
         every = -(-len(episode) // MOST_FRAMES)
-        return encode(episode.image[::every], frames_per_second(explored, episode) / every, limit)
+        return encode(frames_of(episode, slice(None, None, every)), frames_per_second(explored, episode) / every, limit)
 
     return make
 

@@ -13,7 +13,7 @@ CURVES = {
     "model/image": "What the decoder misses of pictures (half the squared error, summed over pixels)",
     "model/proprio": "What the decoder misses of proprioception",
     "model/kl": "Divergence of the posterior from the prior, in nats",
-    "novelty/loss": "Loss of the objective's own predictor: the ensemble's members together",
+    "intrinsic/loss": "Loss of the objective's own predictor: the ensemble's members together",
 }
 TASK_CURVES = {
     "reward": "Reward per imagined step, as its head tells it",

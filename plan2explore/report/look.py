@@ -21,7 +21,7 @@ def look_at(world: str, size: int, renderer: str, action_repeat: int, seed: int,
     console.print(f"Opening {world} (the first time, the renderer is compiled: about half a minute) ...")
     env = make(world, renderer=renderer, size=size, action_repeat=action_repeat, seed=seed)
     env.reset(seed=seed)
-    env.step(np.zeros(env.action_space.shape or ()))  # compiled now, so that the clock does not count it
+    env.step(np.zeros(env.action_size))  # compiled now, so that the clock does not count it
     with console.status("playing ..."):
         start = time.perf_counter()
         episode = record(env, seed=seed)

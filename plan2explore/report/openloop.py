@@ -21,13 +21,13 @@ COORDINATES = 6
 def predict_openly(explored: Explored) -> Markup:
     """True and imagined, side by side, from the middle of the last episode."""
     number, episode = explored.last_episode()
-    agent, rows, steps = explored.mind(episode)
+    agent, params, steps = explored.load_agent(episode)
     start = max(0, min(len(episode) // 3, len(episode) - STEPS))
     end = min(start + STEPS, len(episode))
     if end - start <= CONTEXT:
         raise ValueError(f"Episode {number} of {explored.name} has only {len(episode)} steps.")
     observation, actions = as_sequence(agent, episode, start, end)
-    guess = open_loop(agent, rows, observation, actions, jax.random.key(0))
+    guess = open_loop(agent, params, observation, actions, jax.random.key(0))
     pieces = []
     if guess.image is not None:
         pieces.append(_strip(episode.image[start:end], np.asarray(guess.image)[:, 0]))

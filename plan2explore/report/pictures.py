@@ -8,6 +8,28 @@ import imageio_ffmpeg
 import numpy as np
 from PIL import Image, ImageDraw
 
+from ..envs import make
+from ..envs.names import GYMNASIUM
+from ..replay import Episode
+
+
+def frames_of(episode: Episode, steps: slice) -> np.ndarray:
+    """Images of an episode's steps, uint8 (n, size, size, 3). Those of a run without pixels are drawn from its states.
+
+    (A Gymnasium environment cannot be put into a stored state: its images stay black.)
+    """
+    stored = episode.image[steps]
+    if episode.image.any() or episode.world.startswith(GYMNASIUM):
+        return stored
+    taken = ~np.isnan(episode.state).all(-1)
+    last = taken.shape[1] - 1 - np.argmax(taken[:, ::-1], 1)
+    states = episode.state[np.arange(len(episode)), last][steps]
+    env = make(episode.world, size=episode.image.shape[1])
+    try:
+        return env.draw(states, episode.drawn)  # type: ignore[union-attr]
+    finally:
+        env.close()
+
 
 def enlarge(frames: np.ndarray, pixels: int) -> np.ndarray:
     """Repeats pixels until a frame is about `pixels` wide: small pictures stay what they are, but can be seen."""

@@ -265,7 +265,8 @@ def _adapted(folder: RunFolder) -> Iterator[Result]:
 def _evaluations(folder: RunFolder, explored: dict[str, Any], run: str, protocol: str, before: int) -> Iterator[Result]:
     """What a folder's evaluations say. The seed is the exploration's: seeds of a table are agents that explored apart."""
     seed: Any = explored.get("seed")
-    method = _part(_part(explored, "agent"), "novelty").get("objective", "")
+    agent = _part(explored, "agent")
+    method = (_part(agent, "intrinsic") or _part(agent, "novelty")).get("objective", "")
     starts = read_lines(folder.path / "starts.jsonl")
     origin = {"commit": _commits(starts), "hardware": _hardware(starts), "run": run}
     for number, text in enumerate(split_lines(folder.evaluations_file)[0], 1):

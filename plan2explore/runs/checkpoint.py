@@ -21,13 +21,15 @@ import safetensors.numpy
 
 from plan2explore import __version__
 from plan2explore.agent.learner import LearnerState
-from plan2explore.agent.parts import Part
+from plan2explore.agent.optimizer import TrainState
 from plan2explore.atomic import remove_side_files, sync, write_file
 
 from .files import log, read_json, write_json
 
-FORMAT = 1
-"""Number of the format written. Larger ones are refused."""
+FORMAT = 2
+"""Number of the format written. Larger ones are refused; names of format 1 are translated."""
+RENAMED = {"novelty": "intrinsic", "rows": "params", "memory": "opt_state"}
+"""Names of arrays in format 1, and what they are called now."""
 NAME = "[0-9]{10,18}"
 Arrays = dict[str, np.ndarray]
 
@@ -80,7 +82,10 @@ def load_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
     data = data_file.read_bytes()
     if hashlib.sha256(data).hexdigest() != description["sha256"]:
         raise BadCheckpoint(f"{data_file} is damaged: its checksum is not the one that {path.name}.json has.")
-    return _read_arrays(data_file, data), description["meta"]
+    arrays = _read_arrays(data_file, data)
+    if description["format"] == 1:
+        arrays = {"/".join(RENAMED.get(part, part) for part in name.split("/")): array for name, array in arrays.items()}
+    return arrays, description["meta"]
 
 
 def _beside(path: Path, ending: str) -> Path:
@@ -129,7 +134,7 @@ def _read_arrays(file: Path, data: bytes) -> Arrays:
 
 
 def pack(state: LearnerState) -> Arrays:
-    """A learner's state as arrays that stay as they are, whatever becomes of the state: `model/rows`, ...
+    """A learner's state as arrays that stay as they are, whatever becomes of the state: `model/params`, ...
 
     On a CPU they are views of the state's buffers, which JAX then does not reuse; a test makes sure of it.
     """
@@ -151,15 +156,15 @@ def unpack(template: LearnerState, arrays: Mapping[str, np.ndarray]) -> LearnerS
     return plain._replace(key=jax.random.wrap_key_data(plain.key))
 
 
-def pack_parts(parts: Mapping[str, Part]) -> Arrays:
-    """The parameters alone, without what the optimisers remember."""
-    rows = jax.device_get({name: part.rows for name, part in parts.items()})
-    return {f"{name}/rows": values for name, values in rows.items()}
+def pack_params(networks: Mapping[str, TrainState]) -> Arrays:
+    """The parameters alone, without the optimisers' states."""
+    params = jax.device_get({name: state.params for name, state in networks.items()})
+    return {f"{name}/params": values for name, values in params.items()}
 
 
-def unpack_rows(arrays: Mapping[str, np.ndarray]) -> Arrays:
-    """Parameters by the part's name, out of what `pack_parts` or `pack` made."""
-    return {name.removesuffix("/rows"): rows for name, rows in arrays.items() if name.endswith("/rows")}
+def unpack_params(arrays: Mapping[str, np.ndarray]) -> Arrays:
+    """Parameters by kind of network, out of what `pack_params` or `pack` made."""
+    return {name.removesuffix("/params"): params for name, params in arrays.items() if name.endswith("/params")}
 
 
 def _plain(state: LearnerState) -> LearnerState:
@@ -175,7 +180,7 @@ def _named_leaves(state: LearnerState) -> dict[str, Any]:
     found = {}
     for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]:
         steps = [getattr(step, "name", getattr(step, "key", None)) for step in path]
-        name = "/".join(str(step) for step in steps if step is not None).removeprefix("parts/")
+        name = "/".join(str(step) for step in steps if step is not None).removeprefix("networks/")
         if name in found:
             raise ValueError(f"Two arrays of the state are called {name!r}: the checkpoint could not tell them apart.")
         found[name] = leaf

@@ -133,6 +133,19 @@ def test_pictures_are_drawn_into_the_buffer_that_is_given():
     assert observation["image"] is buffer and buffer.std() > 0
 
 
+def test_without_pixels_nothing_is_drawn_until_it_is_asked_for(monkeypatch):
+    env = make("cartpole_swingup", size=32, obs="proprio")
+    drawn = []
+    render = env._renderer.render
+    monkeypatch.setattr(env._renderer, "render", lambda *given: drawn.append(1) or render(*given))
+    observation, _ = env.reset(seed=0)
+    assert env.observation_space.contains(observation) and not observation["image"].any()
+    assert not env.step(np.ones(1))[0]["image"].any() and not drawn
+    assert env.render().std() > 0 and drawn
+    with pytest.raises(ValueError, match="obs is one of pixels, proprio, both; got 'images'"):
+        make("cartpole_swingup", obs="images")
+
+
 def test_wrong_actions_are_refused_and_large_ones_clipped():
     env = make("cartpole_swingup", **SMALL)
     env.reset(seed=0)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import replace
 from types import SimpleNamespace
 
 import jax
@@ -14,7 +15,7 @@ import plan2explore as p2e
 from plan2explore.envs.vector import VectorEnv
 from plan2explore.envs.worker import episode_seed
 from plan2explore.phases.evaluate import Scores, acting_copy, evaluate_tasks, finish
-from plan2explore.phases.world import agent_spaces, inspect_world, make_for_tasks
+from plan2explore.phases.world import agent_spaces, inspect_world, make_collecting, make_for_tasks
 
 pytestmark = pytest.mark.xdist_group("phases")
 
@@ -93,6 +94,15 @@ def test_each_task_is_played_in_its_own_environments(taken):
         assert scores.episodes[row % 2] == pytest.approx(score, rel=1e-12)
         if row % 2 == 0:
             assert np.array_equal(scores.frames, pictures[:-1])
+
+
+def test_without_pixels_only_what_is_filmed_is_drawn():
+    with make_for_tasks(WORLD, [p2e.Task.named(task) for task in TASKS], 2, seed=9) as vector:
+        assert vector.reset(0).image.any((1, 2, 3)).tolist() == [True, False, True, False]
+    with make_collecting(WORLD, 2, seed=0, workers=1) as vector:
+        assert not vector.reset().image.any()
+    with make_collecting(replace(WORLD, see="pixels"), 2, seed=0, workers=1) as vector:
+        assert vector.reset().image.any((1, 2, 3)).all()
 
 
 class ShortAndLong:

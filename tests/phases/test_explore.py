@@ -23,11 +23,12 @@ from nano import (
 
 import plan2explore as p2e
 from plan2explore.config import PRESETS
+from plan2explore.envs.gymnasium import GymnasiumEnv
 from plan2explore.phases import explore as module
 from plan2explore.phases import world as world_module
 from plan2explore.phases.explore import configure, environments
 from plan2explore.phases.training import Stopped, Training
-from plan2explore.phases.world import bytes_of_one, check_room, check_tasks, inspect_world, make_task
+from plan2explore.phases.world import agent_spaces, bytes_of_one, check_room, check_tasks, inspect_world, make_task
 from plan2explore.replay.buffer import TooLittleMemoryError
 from plan2explore.replay.files import EpisodeFolder, save_episode
 from plan2explore.runs.folder import RunError
@@ -147,11 +148,26 @@ def test_worlds_and_their_tasks():
     assert inspect_world(WORLD).frames == 11 and inspect_world(WORLD).proprio == 5
     gym = inspect_world(nano_config("gymnasium:Pendulum-v1").world)
     assert (gym.episode, gym.frames, gym.renderer) == (200, 3, "gymnasium")
+    discrete = inspect_world(nano_config("gymnasium:CartPole-v1").world)
+    assert (discrete.action, discrete.discrete, discrete.terminates) == (2, (2,), True)
+    spaces = agent_spaces(WORLD, discrete, 1)
+    assert (spaces.action, spaces.discrete, spaces.terminates) == (2, (2,), True)
+    assert not inspect_world(WORLD).terminates and inspect_world(WORLD).discrete == ()
     with pytest.raises(ValueError, match="belongs to cartpole; the world here is gymnasium:Pendulum-v1"):
         check_tasks("gymnasium:Pendulum-v1", [p2e.Task.named(TASKS[0])])
     own = make_task(nano_config("cartpole_swingup").world, p2e.Task("one", reward=lambda physics: 1.0))
     own.reset(seed=0)
     assert own.name == "cartpole" and own.step(own.action_space.sample())[1] == 100.0
+
+
+def test_an_environment_that_cannot_draw_is_evaluated_without_a_video(monkeypatch, caplog):
+    monkeypatch.setattr(GymnasiumEnv, "_draw", lambda self: 1 / 0)
+    task = p2e.Task("one", reward=lambda observation, action, after: 1.0)
+    config = nano_config("gymnasium:Pendulum-v1").world
+    env = make_task(config, task)
+    assert not env.reset(seed=0)[0]["image"].any() and "its videos stay black" in caplog.text
+    with pytest.raises(ZeroDivisionError):
+        inspect_world(replace(config, see="pixels"))
 
 
 # --- Worlds whose episodes terminate ---

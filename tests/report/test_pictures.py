@@ -3,7 +3,8 @@
 import imageio_ffmpeg
 import numpy as np
 
-from plan2explore.report.pictures import contact_sheet, enlarge, write_video
+from plan2explore import make, record
+from plan2explore.report.pictures import contact_sheet, enlarge, frames_of, write_video
 
 
 def test_small_frames_are_enlarged_pixel_by_pixel():
@@ -29,3 +30,11 @@ def test_a_contact_sheet_has_a_place_for_every_frame():
     frames = np.full((7, 16, 16, 3), (200, 30, 60), np.uint8)
     sheet = np.asarray(contact_sheet(frames, [str(i) for i in range(7)], columns=3, pixels=16))
     assert (sheet == (200, 30, 60)).all(-1).sum() == 7 * 16 * 16
+
+
+def test_frames_of_a_run_without_pixels_are_drawn_from_its_states():
+    drawn = record(make("reacher", size=16), seed=3)
+    black = record(make("reacher", size=16, obs="proprio"), seed=3)
+    assert not black.image.any()
+    np.testing.assert_array_equal(frames_of(black, slice(0, None, 50)), drawn.image[::50])
+    assert frames_of(drawn, slice(2, 5)).base is drawn.image

@@ -1,15 +1,15 @@
 """The two image layers of the world model, in forms that compilers make something of.
 
-`shrink` is the encoder's layer (kernel 4, stride 2, no padding) and `grow` the decoder's (transposed,
+`conv` is the encoder's layer (kernel 4, stride 2, no padding) and `conv_transpose` the decoder's (transposed,
 kernel 5 or 6, stride 2). Pictures are (batch, height, width, channels) and weights (height, width,
 inputs, outputs). Compilers make little of the plain convolutions, which tests compare these with. The same sums are
 reached by large products:
 
-- `shrink` takes 2x2 blocks of pixels as channels: a dense 2x2 convolution on GPUs; on CPUs its patches are written out
+- `conv` takes 2x2 blocks of pixels as channels: a dense 2x2 convolution on GPUs; on CPUs its patches are written out
   for one matrix product.
-- `grow` is a dense 3x3 convolution whose channels are 2x2 blocks of pixels. On GPUs: three horizontal shifts side by
-  side, one product for the three vertical taps, and the sum of the three results, shifted. On CPUs: written-out patches
-  again.
+- `conv_transpose` is a dense 3x3 convolution whose channels are 2x2 blocks of pixels. On GPUs: three horizontal shifts
+  side by side, one product for the three vertical taps, and the sum of the three results, shifted. On CPUs: written-out
+  patches again.
 
 A kernel of 5 counts as one of 6 whose last row and column are zero.
 """
@@ -18,8 +18,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Num
 
-from plan2explore.agent import products
-from plan2explore.agent.products import fill_up
+from plan2explore.agent.fast import linear
+from plan2explore.agent.fast.linear import pad_to_multiple
 
 LAYOUT = ("NHWC", "HWIO", "NHWC")
 MANY_IMAGES, ROUND_NUMBER = 1024, 256
@@ -43,16 +43,16 @@ def images_of_blocks(
     return jnp.swapaxes(split, -4, -3).reshape(*batch, side * rows, side * columns, channels // side**2)
 
 
-def fill_images(rows: Float[Array, "rows features"]) -> Float[Array, "_ features"]:
+def pad_images(rows: Float[Array, "rows features"]) -> Float[Array, "_ features"]:
     """What many images are grown from, on a GPU filled up to a round number of them.
 
     The gradient of such a layer's weights is a sum over all pixels of all images. For another number of terms the
     compiler copies everything into a longer array first.
     """
-    return fill_up(rows, 0, ROUND_NUMBER) if products.on_gpu() and len(rows) >= MANY_IMAGES else rows
+    return pad_to_multiple(rows, 0, ROUND_NUMBER) if linear.on_gpu() and len(rows) >= MANY_IMAGES else rows
 
 
-def shrink(
+def conv(
     images: Float[Array, "batch height width inputs"], weight: Float[Array, "4 4 inputs outputs"]
 ) -> Float[Array, "batch shorter narrower outputs"]:
     """A convolution with kernel 4, stride 2 and no padding, computed in the images' precision."""
@@ -60,37 +60,37 @@ def shrink(
     rows, columns = ((side - 4) // 2 + 1 for side in images.shape[1:3])
     images = images[:, : 2 * rows + 2, : 2 * columns + 2]
     blocks, kernel = image_blocks(images), _blocked_kernel(weight)
-    if products.on_gpu():
+    if linear.on_gpu():
         # The first layer's blocks have 12 channels; the library would copy them into 16 for itself, twice.
-        blocks, kernel = fill_up(blocks, -1), fill_up(kernel, -2)
+        blocks, kernel = pad_to_multiple(blocks, -1), pad_to_multiple(kernel, -2)
         return lax.conv_general_dilated(blocks, kernel, (1, 1), "VALID", dimension_numbers=LAYOUT)
     shifted = [blocks[:, y : y + rows, x : x + columns] for y in (0, 1) for x in (0, 1)]
     return jnp.concatenate(shifted, -1) @ kernel.reshape(-1, weight.shape[-1])
 
 
-def grow(
+def conv_transpose(
     images: Float[Array, "batch height width inputs"], weight: Float[Array, "k k inputs outputs"]
 ) -> Float[Array, "batch taller wider outputs"]:
     """A transposed convolution, kernel 5 or 6, stride 2: input i times weight k goes to output 2 i + k."""
     if images.shape[1:3] == (1, 1):
-        return _grow_pixel(images, weight.astype(images.dtype))
+        return _conv_transpose_pixel(images, weight.astype(images.dtype))
     height, width = (2 * (side - 1) + weight.shape[0] for side in images.shape[1:3])
-    return images_of_blocks(grow_blocks(images, weight))[:, :height, :width]
+    return images_of_blocks(conv_transpose_blocks(images, weight))[:, :height, :width]
 
 
-def grow_blocks(
+def conv_transpose_blocks(
     images: Float[Array, "batch height width inputs"], weight: Float[Array, "k k inputs outputs"]
 ) -> Float[Array, "batch rows columns block"]:
-    """What `grow` makes, as `image_blocks`: two more rows and columns of blocks than there were pixels."""
+    """What `conv_transpose` makes, as `image_blocks`: two more rows and columns of blocks than there were pixels."""
     return _correlate(images, _subpixel_kernel(weight.astype(images.dtype)))
 
 
-def grow_double_blocks(
+def conv_transpose_double_blocks(
     blocks: Float[Array, "batch rows columns block"], weight: Float[Array, "6 6 inputs outputs"]
 ) -> Float[Array, "batch taller wider double_block"]:
-    """What `grow` makes of pixels that come as `image_blocks`, as blocks of 4x4 pixels.
+    """What `conv_transpose` makes of pixels that come as `image_blocks`, as blocks of 4x4 pixels.
 
-    After `grow_blocks` this is two layers in which no pixel is ever moved to its place.
+    After `conv_transpose_blocks` this is two layers in which no pixel is ever moved to its place.
     """
     return _correlate(blocks, _double_block_kernel(weight.astype(blocks.dtype)))
 
@@ -102,7 +102,7 @@ def _correlate(
     _, height, width, inputs = images.shape
     taps, outputs = kernel.shape[0], kernel.shape[-1]
     more = taps - 1
-    if not products.on_gpu():
+    if not linear.on_gpu():
         padded = jnp.pad(images, ((0, 0), (more, more), (more, more), (0, 0)))
         corners = [(more - y, more - x) for y in range(taps) for x in range(taps)]
         shifted = [padded[:, y : y + more + height, x : x + more + width] for y, x in corners]
@@ -117,7 +117,7 @@ def _correlate(
     return sum(rest, first)
 
 
-def _grow_pixel(
+def _conv_transpose_pixel(
     images: Float[Array, "batch 1 1 inputs"], weight: Float[Array, "k k inputs outputs"]
 ) -> Float[Array, "batch k k outputs"]:
     """A single pixel grows by one plain product."""

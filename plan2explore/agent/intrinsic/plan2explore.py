@@ -2,7 +2,7 @@
 
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from plan2explore.agent.ensemble import (
+from plan2explore.agent.intrinsic.ensemble import (
     Ensemble,
     ensemble_disagreement,
     ensemble_loss,
@@ -10,25 +10,24 @@ from plan2explore.agent.ensemble import (
     one_step_inputs,
     target_size,
 )
-from plan2explore.agent.experience import Experience, Sizes, Transition
-from plan2explore.agent.novelty.objective import Metrics, Objective
-from plan2explore.config import NoveltyConfig
+from plan2explore.agent.intrinsic.objective import Experience, Metrics, Objective, Sizes, Transition
+from plan2explore.config import IntrinsicConfig
 
 
-def init(config: NoveltyConfig, sizes: Sizes, key: PRNGKeyArray) -> Ensemble:
+def init(config: IntrinsicConfig, sizes: Sizes, key: PRNGKeyArray) -> Ensemble:
     """The ensemble of one-step models."""
     return Ensemble(config, input_size(config, sizes), target_size(config, sizes), key)
 
 
 def loss(
-    ensemble: Ensemble, experience: Experience, key: PRNGKeyArray, config: NoveltyConfig
+    ensemble: Ensemble, experience: Experience, key: PRNGKeyArray, config: IntrinsicConfig
 ) -> tuple[Float[Array, ""], Metrics]:
     """Every member learns for itself: the sum of their losses."""
     losses = ensemble_loss(ensemble, experience, key, config)
     return losses.sum(), {"member_loss": losses.mean()}
 
 
-def reward(ensemble: Ensemble, transition: Transition, config: NoveltyConfig) -> Float[Array, "*steps"]:
+def reward(ensemble: Ensemble, transition: Transition, config: IntrinsicConfig) -> Float[Array, "*steps"]:
     """Disagreement about the next step, scaled."""
     return config.scale * ensemble_disagreement(ensemble, one_step_inputs(transition, config))
 

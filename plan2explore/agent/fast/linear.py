@@ -1,13 +1,13 @@
 """Matrix products in the forms that GPUs are quick at; the sums are the same.
 
 - A product with a length that is no multiple of 8 takes a slow path, or is copied into one that is: rows of bfloat16
-  must start on 16 bytes. `affine` fills up the numbers in a row with zeros, `in_full_rows` and `fill_rows` the number
+  must start on 16 bytes. `affine` fills up the numbers in a row with zeros, `with_padded_rows` and `pad_rows` the number
   of rows.
 - A weight's gradient sums over all rows of a batch, tens of thousands, into a small matrix, which leaves most of the
   chip idle. `affine` takes the sum in several parts side by side, and adds them up.
-- A bias' gradient is a sum over rows too, of float32 (`plus`); compilers take it in the same pass as the slope of the
+- A bias' gradient is a sum over rows too, of float32 (`add_bias`); compilers take it in the same pass as the slope of the
   activation behind it.
-- In a loop over time, weights' gradients are many small products, each added to the last: `weights_apart` takes them
+- In a loop over time, weights' gradients are many small products, each added to the last: `deferred_weight_grads` takes them
   after the loop, one for each weight.
 """
 
@@ -29,7 +29,7 @@ def on_gpu() -> bool:
     return jax.default_backend() == "gpu"
 
 
-def in_full_rows(
+def with_padded_rows(
     function: Callable[[Float[Array, "*batch inputs"]], Float[Array, "*batch outputs"]],
     x: Float[Array, "*batch inputs"],
 ) -> Float[Array, "*batch outputs"]:
@@ -39,19 +39,19 @@ def in_full_rows(
     flat = x.reshape(-1, x.shape[-1])
     rows = flat.shape[0]
     unit = ALIGNMENT * PARTS if rows >= LONG and parts_of(rows) < PARTS / 2 else ALIGNMENT
-    made = function(fill_up(flat, 0, unit))
+    made = function(pad_to_multiple(flat, 0, unit))
     return made[:rows].reshape(*x.shape[:-1], made.shape[-1])
 
 
-def fill_up(x: Array, axis: int, unit: int = ALIGNMENT) -> Array:
+def pad_to_multiple(x: Array, axis: int, unit: int = ALIGNMENT) -> Array:
     """The array with zeros behind an axis, up to a multiple of the unit."""
     missing = -x.shape[axis] % unit
     return jnp.pad(x, [(0, missing if each == axis % x.ndim else 0) for each in range(x.ndim)]) if missing else x
 
 
-def fill_rows(x: Float[Array, "*batch rows size"]) -> Float[Array, "*batch _ size"]:
+def pad_rows(x: Float[Array, "*batch rows size"]) -> Float[Array, "*batch _ size"]:
     """On a GPU, the array with as many rows as it likes: for work in several steps, whose end drops the added ones."""
-    return fill_up(x, -2) if on_gpu() else x
+    return pad_to_multiple(x, -2) if on_gpu() else x
 
 
 def parts_of(rows: int) -> int:
@@ -61,7 +61,7 @@ def parts_of(rows: int) -> int:
     return max((parts for parts in range(1, PARTS + 1) if rows % (parts * ALIGNMENT) == 0), default=1)
 
 
-def plus(x: Float[Array, "*batch outputs"], bias: Float[Array, " outputs"]) -> Float[Array, "*batch outputs"]:
+def add_bias(x: Float[Array, "*batch outputs"], bias: Float[Array, " outputs"]) -> Float[Array, "*batch outputs"]:
     """`x + bias` in the precision of x. The bias' gradient, up to millions of terms, is summed in float32: a sum of
     bfloat16 stands still as soon as it is 256 times its terms."""
     return (x.astype(jnp.float32) + bias.astype(jnp.float32)).astype(x.dtype)
@@ -72,8 +72,8 @@ def affine(
 ) -> Float[Array, "*batch outputs"]:
     """`x @ weight + bias`."""
     if not on_gpu():
-        return plus(x @ weight, bias)
-    return _wide(fill_up(x, -1), fill_up(weight, 0), bias)
+        return add_bias(x @ weight, bias)
+    return _wide(pad_to_multiple(x, -1), pad_to_multiple(weight, 0), bias)
 
 
 @jax.custom_vjp
@@ -98,7 +98,7 @@ def _wide_backward(saved: tuple[Array, Array], gradient: Array) -> tuple[Array, 
 _wide.defvjp(_wide_forward, _wide_backward)
 
 
-def weights_apart(loop: Callable[[Any, Any], tuple[Any, Any]], weights: Any, added: Any) -> Any:
+def deferred_weight_grads(loop: Callable[[Any, Any], tuple[Any, Any]], weights: Any, added: Any) -> Any:
     """Runs a loop over time and takes its weights' gradients after it, in one product each.
 
     `loop(weights, added)` returns its result and, for each weight, all the `x` that it multiplied; each product in it

@@ -2,12 +2,11 @@
 
 from jaxtyping import PRNGKeyArray
 
-from plan2explore.agent.experience import Sizes
-from plan2explore.agent.novelty.objective import Nothing, Objective
-from plan2explore.config import NoveltyConfig
+from plan2explore.agent.intrinsic.objective import Nothing, Objective, Sizes
+from plan2explore.config import IntrinsicConfig
 
 
-def init(config: NoveltyConfig, sizes: Sizes, key: PRNGKeyArray) -> Nothing:
+def init(config: IntrinsicConfig, sizes: Sizes, key: PRNGKeyArray) -> Nothing:
     """Nothing to learn."""
     return Nothing()
 

@@ -1,8 +1,7 @@
 """Exploration objectives by name. To add one: an `Objective` and a call of `register`, docs/objectives.md."""
 
-from plan2explore.agent.experience import Experience, Sizes, Transition
-from plan2explore.agent.novelty import curiosity, dreamer, max, plan2explore, random, retrospective
-from plan2explore.agent.novelty.objective import Nothing, Objective
+from plan2explore.agent.intrinsic import curiosity, dreamer, max, plan2explore, random, retrospective
+from plan2explore.agent.intrinsic.objective import Experience, Nothing, Objective, Sizes, Transition
 
 OBJECTIVES: dict[str, Objective] = {
     "plan2explore": plan2explore.OBJECTIVE,
@@ -15,7 +14,7 @@ OBJECTIVES: dict[str, Objective] = {
 
 
 def register(name: str, objective: Objective) -> None:
-    """Makes an objective available as `novelty.objective=NAME`."""
+    """Makes an objective available as `intrinsic.objective=NAME`."""
     if OBJECTIVES.get(name, objective) is not objective:
         raise ValueError(f"There is an objective {name!r} already: choose another name.")
     OBJECTIVES[name] = objective

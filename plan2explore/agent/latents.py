@@ -1,0 +1,144 @@
+"""Stochastic states: a diagonal Gaussian (the paper) or groups of one-hot classes (DreamerV2 and V3).
+
+A latent turns a network's output into a distribution, samples it with noise that was drawn beforehand, and measures
+KL divergences, summed over the state. All of it is computed in float32.
+"""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Key
+
+from plan2explore.config import ModelConfig
+
+
+def draw_normal(key: Key[Array, ""], *shape: int) -> Float[Array, "..."]:
+    """Standard Gaussian noise, drawn flat: a draw with several axes takes eight times longer to compile."""
+    return jax.random.normal(key, (prod(shape),)).reshape(shape)
+
+
+def draw_uniform(key: Key[Array, ""], *shape: int) -> Float[Array, "..."]:
+    """Uniform noise between 0 and 1, drawn flat."""
+    return jax.random.uniform(key, (prod(shape),)).reshape(shape)
+
+
+class Normal(NamedTuple):
+    """A Gaussian with independent dimensions."""
+
+    mean: Float[Array, "*batch event"]
+    std: Float[Array, "*batch event"]
+
+
+class Categorical(NamedTuple):
+    """Groups of classes by their log-probabilities."""
+
+    log_probs: Float[Array, "*batch groups classes"]
+
+
+def normal_kl(p: Normal, q: Normal) -> Float[Array, "*batch"]:
+    """KL(p || q)."""
+    ratio, gap = p.std / q.std, (p.mean - q.mean) / q.std
+    return jnp.sum(0.5 * (ratio**2 + gap**2 - 1) - jnp.log(ratio), -1)
+
+
+def unimix_log_probs(logits: Float[Array, "*batch classes"], unimix: float) -> Float[Array, "*batch classes"]:
+    """Log-probabilities of a softmax mixed with the uniform distribution."""
+    probs = jax.nn.softmax(logits.astype(jnp.float32), -1)
+    return jnp.log((1 - unimix) * probs + unimix / logits.shape[-1])
+
+
+def one_hot_sample(
+    log_probs: Float[Array, "*batch classes"], noise: Float[Array, "*batch"]
+) -> Float[Array, "*batch classes"]:
+    """The class that uniform noise stands for, one-hot, with the gradient of the probabilities (straight-through)."""
+    probs = jnp.exp(log_probs)
+    passed = (jnp.cumsum(probs, -1) < noise[..., None]).sum(-1)
+    drawn = jax.nn.one_hot(jnp.minimum(passed, probs.shape[-1] - 1), probs.shape[-1])
+    return drawn + probs - lax.stop_gradient(probs)
+
+
+@dataclass(frozen=True)
+class GaussianLatent:
+    """A diagonal Gaussian whose standard deviation is a softplus above a floor."""
+
+    size: int
+    min_std: float
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that a network gives for a distribution."""
+        return 2 * self.size
+
+    def noise(self, key: Key[Array, ""], *shape: int) -> Float[Array, "*shape size"]:
+        """What `sample` takes."""
+        return draw_normal(key, *shape, self.size)
+
+    def dist(self, output: Float[Array, "*batch outputs"]) -> Normal:
+        """The distribution that a network's output stands for."""
+        mean, raw = jnp.split(output.astype(jnp.float32), 2, -1)
+        return Normal(mean, jax.nn.softplus(raw) + self.min_std)
+
+    def sample(self, dist: Normal, noise: Float[Array, "*batch size"]) -> Float[Array, "*batch size"]:
+        """The sample that the noise stands for."""
+        return dist.mean + dist.std * noise
+
+    def mode(self, dist: Normal) -> Float[Array, "*batch size"]:
+        """The likeliest state."""
+        return dist.mean
+
+    def kl(self, p: Normal, q: Normal) -> Float[Array, "*batch"]:
+        """KL(p || q)."""
+        return normal_kl(p, q)
+
+
+@dataclass(frozen=True)
+class CategoricalLatent:
+    """Groups of classes, sampled one-hot with straight-through gradients."""
+
+    groups: int
+    classes: int
+    unimix: float
+
+    @property
+    def size(self) -> int:
+        """Numbers in a sample."""
+        return self.groups * self.classes
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that a network gives for a distribution."""
+        return self.size
+
+    def noise(self, key: Key[Array, ""], *shape: int) -> Float[Array, "*shape groups"]:
+        """What `sample` takes: one uniform number for each group."""
+        return draw_uniform(key, *shape, self.groups)
+
+    def dist(self, output: Float[Array, "*batch outputs"]) -> Categorical:
+        """The distribution that a network's output stands for."""
+        logits = output.reshape(*output.shape[:-1], self.groups, self.classes)
+        return Categorical(unimix_log_probs(logits, self.unimix))
+
+    def sample(self, dist: Categorical, noise: Float[Array, "*batch groups"]) -> Float[Array, "*batch size"]:
+        """The sample that the noise stands for."""
+        drawn = one_hot_sample(dist.log_probs, noise)
+        return drawn.reshape(*drawn.shape[:-2], -1)
+
+    def mode(self, dist: Categorical) -> Float[Array, "*batch size"]:
+        """The likeliest class of every group."""
+        drawn = jax.nn.one_hot(dist.log_probs.argmax(-1), self.classes)
+        return drawn.reshape(*drawn.shape[:-2], -1)
+
+    def kl(self, p: Categorical, q: Categorical) -> Float[Array, "*batch"]:
+        """KL(p || q)."""
+        return (jnp.exp(p.log_probs) * (p.log_probs - q.log_probs)).sum((-2, -1))
+
+
+def make_latent(config: ModelConfig) -> Any:
+    """The latent that a configuration asks for."""
+    if config.latent == "gaussian":
+        return GaussianLatent(config.stoch, config.min_std)
+    return CategoricalLatent(config.stoch, config.classes, config.unimix)

@@ -1,0 +1,170 @@
+"""Mazes for a point that is pushed around: where exploration can be seen, and tasks that random actions rarely solve.
+
+One cell is one metre, the middle of the maze is the origin, x points east and y north. The point is damped so much that
+it goes at most `SPEED` cells a second and rolls for less than a cell when it is no longer pushed.
+"""
+
+import functools
+
+import numpy as np
+
+# `#` is wall, `S` the start. Digits are goals and lie as on a numeric keypad: 9 is north-east, 5 the centre.
+LAYOUTS = {
+    "maze_u": """
+##########
+#7   8  9#
+####### 6#
+#S   2  3#
+##########
+""",
+    "maze_rooms": """
+###########
+#7   #   9#
+#    #    #
+#    8    #
+#    #    #
+##4###    #
+#    ###6##
+#    #    #
+#    2    #
+#S   #   3#
+###########
+""",
+    "maze_large": """
+###############
+#7    #   8  9#
+# ### # ##### #
+#   # # #   # #
+### # #   # # #
+#4  #  5# #   #
+# ### ### ### #
+# #   #   #  6#
+# # # # # # ###
+#S  # 2 #    3#
+###############
+""",
+}
+PLACES = dict(zip("789456123", ("nw", "n", "ne", "w", "centre", "e", "sw", "s", "se"), strict=True))
+
+SPEED = 6.25  # cells a second along each axis: four actions of two env steps a cell
+TIME_CONSTANT = 0.12  # seconds in which a ball that is not pushed loses all but 1/e of its speed
+TIMESTEP, SUBSTEPS = 0.01, 2
+RADIUS, WALL_HEIGHT = 0.25, 0.4
+MARKER = 0.4  # radius of the ball as it is drawn: seen well in 64 x 64 pixels
+START_NOISE = 0.1  # cells, either way
+QPOS = slice(1, 3)  # in a snapshot: time comes first
+Cell = tuple[int, int]
+
+
+@functools.cache
+def rows_of(domain: str) -> tuple[str, ...]:
+    """The maze as rows of characters, north first."""
+    return tuple(LAYOUTS[domain].strip().splitlines())
+
+
+@functools.cache
+def free_cells(domain: str) -> tuple[Cell, ...]:
+    """(row, column) of every cell that is no wall; row 0 is the northern wall."""
+    return tuple((i, j) for i, row in enumerate(rows_of(domain)) for j, mark in enumerate(row) if mark != "#")
+
+
+@functools.cache
+def goals(domain: str) -> dict[str, Cell]:
+    """The cell of each task's goal, such as `goal_ne`."""
+    marks = {rows_of(domain)[i][j]: (i, j) for i, j in free_cells(domain)}
+    return {f"goal_{place}": marks[mark] for mark, place in PLACES.items() if mark in marks}
+
+
+@functools.cache
+def start_cell(domain: str) -> Cell:
+    """Where every episode begins."""
+    return next((i, j) for i, j in free_cells(domain) if rows_of(domain)[i][j] == "S")
+
+
+def centre_of(domain: str, cell: Cell) -> np.ndarray:
+    """Position (x, y) of a cell's centre."""
+    rows = rows_of(domain)
+    return np.array([cell[1] - (len(rows[0]) - 1) / 2, (len(rows) - 1) / 2 - cell[0]])
+
+
+def cell_of(domain: str, states: np.ndarray) -> np.ndarray:
+    """(row, column) of each state, int (..., 2): of positions (..., 2) or of whole snapshots (..., n).
+
+    Rows of NaN, as stored for env steps that were not taken, must be left out before.
+    """
+    x, y = np.moveaxis(states if states.shape[-1] == 2 else states[..., QPOS], -1, 0)
+    rows = rows_of(domain)
+    found = np.stack([(len(rows) - 1) / 2 - y, x + (len(rows[0]) - 1) / 2], -1)
+    return np.rint(found).astype(int)
+
+
+def coverage(domain: str, states: np.ndarray) -> float:
+    """Fraction of the free cells that were visited in the states of one or many episodes, (..., n)."""
+    states = states.reshape(-1, states.shape[-1])
+    visited = np.unique(cell_of(domain, states[~np.isnan(states).any(-1)]), axis=0)
+    return len(set(map(tuple, visited.tolist())) & set(free_cells(domain))) / len(free_cells(domain))
+
+
+def half_size(domain: str) -> float:
+    """Cells from the middle to the farther walls."""
+    rows = rows_of(domain)
+    return max(len(rows), len(rows[0])) / 2
+
+
+@functools.cache
+def model_xml(domain: str) -> str:
+    """The MuJoCo model: a ball on two slide joints, pushed by two motors between boxes, and a camera above."""
+    half = half_size(domain)
+    return f"""
+<mujoco model="{domain}">
+  <option timestep="{TIMESTEP}" gravity="0 0 0"/>
+  <size memory="1M"/>
+  <visual><headlight ambient=".4 .4 .4" diffuse=".5 .5 .5" specular="0 0 0"/></visual>
+  <asset>
+    <texture name="grid" type="2d" builtin="checker" rgb1=".35 .55 .75" rgb2=".30 .50 .70" width="64" height="64"/>
+    <material name="floor" texture="grid" texrepeat="{half} {half}"/>
+    <material name="wall" rgba=".85 .75 .45 1"/>
+    <material name="ball" rgba="1 .1 .05 1" emission=".4"/>
+  </asset>
+  <worldbody>
+    <camera name="top" pos="0 0 {4 * half}" fovy="30"/>
+    <geom name="floor" type="plane" size="{half} {half} .1" material="floor" contype="0" conaffinity="0"/>
+    {"".join(_walls(domain))}
+    <body name="ball" pos="0 0 {RADIUS}">
+      <joint name="x" type="slide" axis="1 0 0" damping="{1 / TIME_CONSTANT}"/>
+      <joint name="y" type="slide" axis="0 1 0" damping="{1 / TIME_CONSTANT}"/>
+      <geom name="ball" type="sphere" size="{RADIUS}" mass="1" condim="1" group="3"/>
+      <geom name="marker" type="sphere" size="{MARKER}" mass="0" material="ball" contype="0" conaffinity="0"/>
+    </body>
+  </worldbody>
+  <actuator>
+    <motor name="x" joint="x" gear="{SPEED / TIME_CONSTANT}" ctrlrange="-1 1" ctrllimited="true"/>
+    <motor name="y" joint="y" gear="{SPEED / TIME_CONSTANT}" ctrlrange="-1 1" ctrllimited="true"/>
+  </actuator>
+</mujoco>"""
+
+
+def _walls(domain: str) -> list[str]:
+    """A box for each rectangle of wall cells: rows of them, and rows that lie below one of the same extent, joined."""
+    boxes: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for i, row in enumerate(rows_of(domain)):
+        j = 0
+        while j < len(row):
+            length = len(row[j:]) - len(row[j:].lstrip("#"))
+            if length:
+                spans = boxes.setdefault((j, j + length - 1), [])
+                if spans and spans[-1][1] == i - 1:
+                    spans[-1] = spans[-1][0], i
+                else:
+                    spans.append((i, i))
+            j += length or 1
+    return [
+        _box(domain, (top, left), (bottom, right)) for (left, right), spans in boxes.items() for top, bottom in spans
+    ]
+
+
+def _box(domain: str, first: Cell, last: Cell) -> str:
+    (left, top), (right, bottom) = centre_of(domain, first), centre_of(domain, last)
+    place = f"{(left + right) / 2} {(top + bottom) / 2} {WALL_HEIGHT / 2}"
+    size = f"{(right - left + 1) / 2} {(top - bottom + 1) / 2} {WALL_HEIGHT / 2}"
+    return f'<geom type="box" pos="{place}" size="{size}" material="wall" condim="1"/>'

@@ -1,0 +1,172 @@
+"""Gymnasium's spaces as the agent takes them: an action is one float vector, an observation an image and a vector."""
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.random import Generator
+from PIL import Image
+
+CHANNELS = (1, 3)
+
+
+class ActionVector:
+    """Converts actions of a space from and to the float32 vectors of the agent.
+
+    Continuous numbers are scaled to [-1, 1]. Each discrete choice is a one-hot vector; these lie side by side.
+    """
+
+    def __init__(self, space: spaces.Space[Any], name: str) -> None:
+        self._space = _without_bits(space)
+        choices = [_choices(leaf, name) for leaf in _leaves(self._space)]
+        if len({bool(each) for each in choices}) > 1:
+            raise ValueError(f"{name} mixes continuous and discrete actions ({space}); the agent takes one kind only")
+        self.discrete: tuple[int, ...] = sum(choices, ())
+        """Choices of each discrete action; empty for continuous actions."""
+        flat: Any = spaces.flatten_space(self._space)
+        self._low, self._high = np.asarray(flat.low, np.float64), np.asarray(flat.high, np.float64)
+        self.size = self._low.size
+        self.space = spaces.Box(0.0 if self.discrete else -1.0, 1.0, (self.size,), np.float32)
+
+    def to_native(self, vector: np.ndarray) -> Any:
+        """The action that the environment takes. Of a discrete one the largest number counts."""
+        vector = np.asarray(vector, np.float64)
+        if self.discrete:
+            flat = self._one_hot([int(part.argmax()) for part in np.split(vector, np.cumsum(self.discrete)[:-1])])
+        else:
+            flat = self._low + (np.clip(vector, -1.0, 1.0) + 1.0) / 2 * (self._high - self._low)
+        return spaces.unflatten(self._space, flat)
+
+    def to_vector(self, action: Any) -> np.ndarray:
+        """The agent's vector for an action of the environment."""
+        flat = self.flatten(action)
+        return (flat if self.discrete else 2 * (flat - self._low) / (self._high - self._low) - 1).astype(np.float32)
+
+    def flatten(self, action: Any) -> np.ndarray:
+        """The environment's action as numbers in its own units, for a snapshot."""
+        return np.asarray(spaces.flatten(self._space, action), np.float64)
+
+    def unflatten(self, numbers: np.ndarray) -> Any:
+        """The inverse of `flatten`."""
+        return spaces.unflatten(self._space, numbers)
+
+    def sample(self, generator: Generator) -> np.ndarray:
+        """A uniformly random action as a vector."""
+        if self.discrete:
+            return self._one_hot([int(generator.integers(count)) for count in self.discrete]).astype(np.float32)
+        return generator.uniform(-1, 1, self.size).astype(np.float32)
+
+    def _one_hot(self, chosen: list[int]) -> np.ndarray:
+        hot = np.zeros(self.size)
+        hot[np.cumsum((0, *self.discrete[:-1])) + chosen] = 1
+        return hot
+
+
+def _leaves(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        return [leaf for part in parts for leaf in _leaves(part)]
+    return [space]
+
+
+def _choices(leaf: spaces.Space[Any], name: str) -> tuple[int, ...]:
+    """Choices of each discrete action of a space that has no parts; empty for a bounded Box."""
+    if isinstance(leaf, spaces.Discrete):
+        return (int(leaf.n),)
+    if isinstance(leaf, spaces.MultiDiscrete):
+        return tuple(leaf.nvec.ravel().tolist())
+    if not isinstance(leaf, spaces.Box):
+        raise ValueError(f"{name} has actions {leaf}; the agent takes Box, Discrete, MultiDiscrete and MultiBinary")
+    if not leaf.is_bounded():
+        raise ValueError(
+            f"{name} has actions without bounds ({leaf}): wrap it in gymnasium.wrappers.TransformAction with a bounded "
+            "action_space (RescaleAction and ClipAction need or remove bounds)"
+        )
+    return ()
+
+
+def _without_bits(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    """The space with every bit of a MultiBinary as a choice of two."""
+    if isinstance(space, spaces.MultiBinary):
+        return spaces.MultiDiscrete(np.full(space.shape, 2), dtype=np.int8)
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([_without_bits(part) for part in space.spaces])
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({key: _without_bits(part) for key, part in space.spaces.items()})
+    return space
+
+
+class ObservationParts:
+    """Splits observations of a space into an image, if there is one, and everything else, flattened into a vector.
+
+    Entries of a Dict that cannot be flattened (a text without a fixed length, say) are left out.
+    """
+
+    def __init__(self, space: spaces.Space[Any], name: str) -> None:
+        self._images: list[str] = []
+        self.vector_space: spaces.Space[Any] = space
+        """Space of what rewards get: the observation without its image."""
+        self.has_image = is_image(space)
+        self._keys: list[str] | None = None
+        if self.has_image:
+            self.vector_space = spaces.Box(-np.inf, np.inf, (0,), np.float32)
+        elif isinstance(space, spaces.Dict):
+            self._images = [key for key, part in space.spaces.items() if is_image(part)]
+            self._keys = [key for key, part in space.spaces.items() if not is_image(part) and _can_be_flat(part)]
+            self.vector_space = spaces.Dict({key: space.spaces[key] for key in self._keys})
+            self.has_image = bool(self._images)
+        if len(self._images) > 1:
+            raise ValueError(f"{name} observes several images ({', '.join(self._images)}): leave one, or tile them")
+        if not _can_be_flat(self.vector_space):
+            raise ValueError(f"{name} has observations {space}, which gymnasium.spaces.flatten cannot flatten")
+        self.size = spaces.flatdim(self.vector_space)
+        if not self.size and not self.has_image:
+            raise ValueError(f"{name} has observations {space}, with nothing in them for the agent")
+
+    def rest(self, observation: Any) -> Any:
+        """The observation without its image, as `vector_space` says."""
+        if self._keys is not None:
+            return {key: observation[key] for key in self._keys}
+        return np.zeros(0, np.float32) if self.has_image else observation
+
+    def vector(self, observation: Any) -> np.ndarray:
+        """Everything but the image, float64 (size,)."""
+        if not self.size:
+            return np.zeros(0)
+        return np.asarray(spaces.flatten(self.vector_space, self.rest(observation)), np.float64)
+
+    def unflatten(self, vector: np.ndarray) -> Any:
+        """What `rest` returned, from its `vector`."""
+        if isinstance(self.vector_space, spaces.Box):
+            vector = vector.astype(self.vector_space.dtype)
+        return spaces.unflatten(self.vector_space, vector)
+
+    def image(self, observation: Any) -> np.ndarray:
+        """The image that is observed, uint8 of its own size."""
+        return np.asarray(observation[self._images[0]] if self._images else observation)
+
+
+def is_image(space: spaces.Space[Any]) -> bool:
+    """uint8 (height, width), or with 1 or 3 channels, last or first."""
+    if not isinstance(space, spaces.Box) or space.dtype != np.uint8:
+        return False
+    shape = space.shape
+    return len(shape) == 2 or (len(shape) == 3 and (shape[-1] in CHANNELS or shape[0] in CHANNELS))
+
+
+def _can_be_flat(space: spaces.Space[Any]) -> bool:
+    try:
+        spaces.flatdim(space)
+    except (NotImplementedError, ValueError):
+        return False
+    return True
+
+
+def resize(image: np.ndarray, size: int) -> np.ndarray:
+    """An image of any size, grey or coloured, channels first or last, as uint8 (size, size, 3)."""
+    if image.ndim == 3 and image.shape[-1] not in CHANNELS:
+        image = np.moveaxis(image, 0, -1)
+    if image.ndim == 3 and image.shape[-1] == 1:
+        image = image[..., 0]
+    picture = Image.fromarray(np.ascontiguousarray(image, np.uint8)).convert("RGB")
+    return np.array(picture.resize((size, size), Image.Resampling.BOX))

@@ -1,0 +1,102 @@
+"""Actions as vectors, observations as images and vectors."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from plan2explore.envs.spaces import ActionVector, ObservationParts, is_image, resize
+
+BOX = spaces.Box(np.array([-2.0, 0.0]), np.array([2.0, 1.0]), dtype=np.float32)
+DISCRETE = [
+    (spaces.Discrete(3), (3,)),
+    (spaces.Discrete(3, start=-1), (3,)),
+    (spaces.MultiDiscrete([2, 4]), (2, 4)),
+    (spaces.MultiBinary(3), (2, 2, 2)),
+    (spaces.MultiBinary([2, 2]), (2, 2, 2, 2)),
+    (spaces.Tuple([spaces.Discrete(2), spaces.MultiBinary(1)]), (2, 2)),
+    (spaces.Dict({"move": spaces.Discrete(4), "jump": spaces.MultiBinary(1)}), (2, 4)),  # in the Dict's order of keys
+]
+
+
+@pytest.mark.parametrize(("space", "choices"), DISCRETE)
+def test_discrete_actions_are_one_hot_vectors(space, choices):
+    vector = ActionVector(space, "it")
+    if isinstance(space, spaces.Dict):
+        choices = tuple({"move": 4, "jump": 2}[key] for key in space.spaces)
+    assert vector.discrete == choices and vector.size == sum(choices)
+    generator = np.random.default_rng(0)
+    space.seed(0)
+    for _ in range(20):
+        hot = vector.sample(generator)
+        assert hot.dtype == np.float32 and hot.sum() == len(choices) and set(hot) <= {0, 1}
+        native = vector.to_native(hot)
+        assert space.contains(native), native
+        np.testing.assert_array_equal(vector.to_vector(native), hot)
+        np.testing.assert_array_equal(vector.to_vector(space.sample()).sum(), len(choices))
+        np.testing.assert_array_equal(vector.to_vector(vector.unflatten(vector.flatten(native))), hot)
+
+
+def test_of_what_is_not_quite_one_hot_the_largest_number_counts():
+    assert ActionVector(spaces.Discrete(3), "it").to_native(np.array([0.1, 0.3, 0.2])) == 1
+    assert ActionVector(spaces.MultiDiscrete([2, 2]), "it").to_native(np.array([0.1, -1, 0.2, 0.3])).tolist() == [0, 1]
+
+
+def test_continuous_actions_are_scaled_to_one():
+    vector = ActionVector(spaces.Tuple([BOX, spaces.Box(-4, 4, (1, 2))]), "it")
+    assert vector.size == 4 and vector.discrete == ()
+    one, two = vector.to_native(np.array([1.0, 0.0, -7.0, 0.5]))
+    np.testing.assert_allclose(one, [2.0, 0.5])
+    np.testing.assert_allclose(two, [[-4.0, 2.0]])
+    np.testing.assert_allclose(vector.to_vector((one, two)), [1.0, 0.0, -1.0, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("space", "answer"),
+    [
+        (spaces.Tuple([BOX, spaces.Discrete(2)]), "mixes continuous and discrete"),
+        (spaces.Box(-np.inf, np.inf, (2,)), "gymnasium.wrappers.TransformAction"),
+        (spaces.Text(5), "the agent takes Box, Discrete"),
+    ],
+)
+def test_other_actions_are_refused_in_a_sentence(space, answer):
+    with pytest.raises(ValueError, match=answer):
+        ActionVector(space, "gymnasium:It-v0")
+
+
+@pytest.mark.parametrize("shape", [(20, 30), (20, 30, 1), (20, 30, 3), (1, 20, 30), (3, 20, 30)])
+def test_bytes_in_two_or_three_axes_are_images(shape):
+    space = spaces.Box(0, 255, shape, np.uint8)
+    assert is_image(space)
+    parts = ObservationParts(space, "it")
+    assert parts.has_image and parts.size == 0
+    image = np.full(shape, 7, np.uint8)
+    small = resize(parts.image(image), 16)
+    assert small.shape == (16, 16, 3) and small.dtype == np.uint8 and (small == 7).all()
+
+
+def test_colours_stay_where_they_are_when_channels_come_first():
+    image = np.zeros((3, 10, 12), np.uint8)
+    image[2] = 200
+    assert resize(image, 8)[..., 2].min() == 200 and not resize(image, 8)[..., :2].any()
+
+
+def test_a_dict_is_split_into_its_image_and_the_rest():
+    image, speed = spaces.Box(0, 255, (9, 9, 3), np.uint8), spaces.Box(-1, 1, (2,), np.float32)
+    space = spaces.Dict({"eye": image, "speed": speed, "gear": spaces.Discrete(3), "path": spaces.Sequence(speed)})
+    parts = ObservationParts(space, "it")
+    assert parts.has_image and parts.size == 5
+    observation = {"eye": np.ones((9, 9, 3), np.uint8), "speed": np.array([0.5, -1], np.float32), "gear": 2, "path": ()}
+    vector = parts.vector(observation)
+    assert sorted(vector.tolist()) == [-1, 0, 0, 0.5, 1]
+    rest = parts.unflatten(vector)
+    assert rest["gear"] == 2 and rest.keys() == {"speed", "gear"}
+    np.testing.assert_array_equal(parts.image(observation), observation["eye"])
+    with pytest.raises(ValueError, match="several images"):
+        ObservationParts(spaces.Dict({"left": image, "right": image}), "it")
+    with pytest.raises(ValueError, match="cannot flatten"):
+        ObservationParts(spaces.Sequence(speed), "it")
+
+
+def test_numbers_that_are_no_images_are_a_vector():
+    for space in (spaces.Box(0, 255, (128,), np.uint8), spaces.Box(-1, 1, (9, 9, 3), np.float32), spaces.Discrete(4)):
+        assert not ObservationParts(space, "it").has_image
