@@ -38,6 +38,7 @@ def make(
     seed: int = 0,
     task: "Task | None" = None,
     obs: str = "both",
+    observe_as: str | None = None,
 ) -> "SuiteEnv | GymnasiumEnv":
     """A Gymnasium environment: a task of the suite, a bare domain, or `gymnasium:ID`.
 
@@ -49,6 +50,7 @@ def make(
         seed: of the first episode, where `reset` is given none.
         task: the user's own reward, in a world without a task.
         obs: `pixels`, `proprio` or `both`: what is observed. With `proprio` no image is drawn: it stays black.
+        observe_as: a task or bare domain of the same body, whose `proprio` is observed instead of this task's own.
     """
     from .dmc import SuiteEnv
     from .gymnasium import GymnasiumEnv
@@ -61,8 +63,9 @@ def make(
         raise ValueError(f"A renderer is one of {', '.join(RENDERERS)}; got {renderer!r}")
     if obs not in OBSERVATIONS:
         raise ValueError(f"obs is one of {', '.join(OBSERVATIONS)}; got {obs!r}")
-    kind = GymnasiumEnv if str(name).startswith(GYMNASIUM) else SuiteEnv
-    return kind(name, renderer, size, action_repeat, seed, task, obs)
+    if str(name).startswith(GYMNASIUM):
+        return GymnasiumEnv(name, renderer, size, action_repeat, seed, task, obs)
+    return SuiteEnv(name, renderer, size, action_repeat, seed, task, obs, observe_as)
 
 
 def _check(what: str, value: int, low: int, high: int) -> None:

@@ -37,12 +37,14 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
         seed: int,
         task: Task | None = None,
         obs: str = "both",
+        observe_as: str | None = None,
     ) -> None:
         self.name = name
         self.size = size
         self.action_repeat = action_repeat
         self.domain, named = split_name(name)
         self._world = suite.load(self.domain, named)
+        self._observer = self._world.task if observe_as is None else self._observer_of(observe_as)
         self._reward = self._reward_function(named, task)
         self.physics = self._world.physics
         model, data = self.physics.model.ptr, self.physics.data.ptr
@@ -56,6 +58,12 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
         self._seed_episodes(seed)
         self._env_steps = 0
         self._running = False  # an episode has begun and not ended
+
+    def _observer_of(self, other: str) -> Any:
+        domain, task = split_name(other)
+        if domain != self.domain:
+            raise ValueError(f"{self.name} cannot observe as {other}: that is another body")
+        return suite.observer(domain, task)
 
     def _reward_function(self, named: str | None, task: Task | None) -> Any:
         """A function of the physics, or None in a world without a task."""
@@ -163,7 +171,7 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
         return float(self._reward(physics)) if self._reward else 0.0
 
     def _proprio(self) -> np.ndarray:
-        parts = self._world.task.get_observation(self.physics).values()
+        parts = self._observer.get_observation(self.physics).values()
         return np.concatenate([np.ravel(part) for part in parts], dtype=np.float32, casting="same_kind")
 
     def _observe(self) -> Observation:

@@ -155,7 +155,7 @@ class Adaptation:
         return Job(
             folder, self.explored.world, self.info, schedule, [self.task], self.config.seed, goal,
             environments=shared_out(shots, schedule), head_start=0 if shots else self.config.updates,
-            policy=self.task.name,
+            policy=self.task.name, collect_for=self.task if shots else None,
         )  # fmt: skip
 
     def _train(

@@ -49,6 +49,7 @@ IN_FLIGHT = 2  # blocks of updates that may wait for the device: more would only
 COLLECT, SAMPLE, EVALUATE = 1, 2, 3  # independent streams of chance
 Evaluation = Generator[None, None, list[Scores]]
 DIVERGED = 10  # times what rewards allow
+ADAPTATION = 4  # sets few-shot adaptation's random streams apart from exploration's
 EVALUATION_SEED = 1_000_003  # evaluations never see the initial states of collected episodes
 
 
@@ -71,6 +72,15 @@ class Job:
     """Updates that are due before anything is collected."""
     policy: str = "explorer"
     """Who collects, for the episodes' provenance."""
+    collect_for: Task | None = None
+    """The task that episodes are collected for, if any: they begin as its episodes do, with random streams of their own."""
+
+    @property
+    def collecting_seed(self) -> int:
+        """Of the collected episodes. An adaptation never repeats the starts of an exploration with the same seed."""
+        if self.collect_for is None:
+            return self.seed
+        return int(np.random.SeedSequence((ADAPTATION, self.seed)).generate_state(1)[0])
 
     @property
     def ratio(self) -> float:
@@ -166,7 +176,8 @@ class Training:
         self.checkpoints = Checkpoints(job.folder.checkpoints)
         self.snapshots = Checkpoints(job.folder.snapshots, keep=None)
         self.collector: Collector | None = None
-        self._key = jax.random.key(job.seed)
+        key = jax.random.key(job.seed)
+        self._key = key if job.collect_for is None else jax.random.fold_in(key, ADAPTATION)
         self._flight: deque[Any] = deque()
         self._unlogged: list[Any] = []
         self._logged: dict[str, float] = {}
@@ -311,8 +322,8 @@ class Training:
         job = self.job
         overlap = job.schedule.collect == "overlap"
         self.collector = Collector(
-            make_collecting(job.world, job.environments, job.seed, first_episode),
-            self.replay, self.episodes, job.tasks, job.world, job.info, self.learner.agent.spaces, job.seed,
+            make_collecting(job.world, job.environments, job.collecting_seed, first_episode, task=job.collect_for),
+            self.replay, self.episodes, job.tasks, job.world, job.info, self.learner.agent.spaces, job.collecting_seed,
             piece=self.learner.agent.config.length if overlap else None,
         )  # fmt: skip
         self.carried = self.learner.carry(job.environments)

@@ -119,9 +119,17 @@ def parse_task(text: str) -> Task:
 
 
 def make_collecting(
-    config: WorldConfig, count: int, seed: int, first_episode: int = 0, workers: int | None = None
+    config: WorldConfig,
+    count: int,
+    seed: int,
+    first_episode: int = 0,
+    workers: int | None = None,
+    task: Task | None = None,
 ) -> VectorEnv:
-    """Environments to collect in."""
+    """Environments to collect in; with a task, episodes begin as the task's do."""
+    if task is not None:
+        makes = [partial(make_task, config, task, frames=False)] * count
+        return VectorEnv(makes, count, workers, seed=seed, first_episode=first_episode)
     return VectorEnv(config.world, count, workers, seed=seed, first_episode=first_episode, **_options(config))
 
 
@@ -135,9 +143,14 @@ def make_for_tasks(config: WorldConfig, tasks: Sequence[Task], episodes: int, se
 
 
 def make_task(config: WorldConfig, task: Task, frames: bool = True) -> Any:
-    """The world with this task's own reward and initial states; with `frames`, images are drawn in any case."""
-    options = _options(config) | ({"obs": "both"} if frames else {})
+    """The world with this task's own reward and initial states, observed as the run's world is.
+
+    With `frames`, images are drawn in any case.
+    """
     name, own = (task.name, None) if task.reward is None else (domain_of(config.world), task)
+    options = _options(config) | ({"obs": "both"} if frames else {})
+    if not name.startswith(GYMNASIUM):
+        options["observe_as"] = config.world
     env = make(name, task=own, **options)
     if options["obs"] == config.obs or not name.startswith(GYMNASIUM):
         return env

@@ -97,6 +97,19 @@ def test_a_bare_world_has_the_default_tasks_episodes_and_no_reward():
     assert bare._world.task.get_reward(bare.physics) == 0.0  # not even by reaching inside
 
 
+def test_a_task_can_be_observed_as_another_of_its_domain():
+    """finger_spin observes 9 numbers, finger_turn_easy 12; reward and start stay the task's own."""
+    as_world, own = make("finger_spin", observe_as="finger", **SMALL), make("finger_spin", **SMALL)
+    first, info = as_world.reset(seed=3)
+    assert first["proprio"].shape == (12,) and own.reset(seed=3)[0]["proprio"].shape == (9,)
+    np.testing.assert_array_equal(info["state"], own.reset(seed=3)[1]["state"])
+    assert make("finger_turn_hard", observe_as="finger_spin", **SMALL).observation_space["proprio"].shape == (9,)
+    rewards = [[env.step(np.ones(2))[1] for _ in range(100)] for env in (as_world, own)]
+    assert rewards[0] == rewards[1]
+    with pytest.raises(ValueError, match="another body"):
+        make("finger_spin", observe_as="walker")
+
+
 def test_the_users_own_reward_is_paid_while_stepping():
     task = Task("height", reward=lambda physics: physics.named.data.xpos["torso", "z"])
     env = make("walker", task=task, **SMALL)

@@ -127,13 +127,30 @@ def test_few_shot_collects_exactly_so_many_episodes_and_goes_on_learning(overlap
     episodes = [episode for _, episode in EpisodeFolder(few.path / "episodes", read_only=True).load_all()]
     assert len(episodes) == 2
     assert {episode.meta["policy"] for episode in episodes} == {TASKS[0]}
-    assert not any(episode.reward.any() for episode in episodes)  # the bare world's: any task can be labelled
+    assert {episode.world for episode in episodes} == {"cartpole"}, "any task can be labelled"
+    for episode in episodes:
+        np.testing.assert_allclose(p2e.relabel(episode, policy.task), episode.reward, atol=1e-6)
+        assert p2e.relabel(episode, p2e.Task("leaning", reward=leaning)).any()
     assert len(added) == 4  # the run's; the new ones grow in replay step by step
     model = snapshot(few.path, 2000)["model"]
     assert model.shape == snapshot(policy.path, 0)["model"].shape
     assert not np.array_equal(model, snapshot(policy.path, 0)["model"])
     assert int(parameters(few.path)["update"]) == 200  # 100 an episode
     assert few.env_steps == 2000 and [line["env_steps"] for line in evaluations(few.path)] == [2000]
+
+
+def test_few_shot_begins_as_the_task_does_and_repeats_nothing_of_the_exploration(overlapped, few_shot):
+    explored = list(overlapped.run.episodes())
+    collected = [episode for _, episode in EpisodeFolder(few_shot[0].path / "episodes", read_only=True).load_all()]
+    starts = {episode.state[0, 0].tobytes() for episode in [*explored, *collected]}
+    assert len(starts) == len(explored) + len(collected)
+    assert not {episode.meta["seed"] for episode in explored} & {episode.meta["seed"] for episode in collected}
+    # proprio: cart, cosine and sine of the pole. cartpole hangs at first, cartpole_balance stands.
+    assert all(episode.proprio[0, 1] < -0.9 for episode in explored)
+    assert all(episode.proprio[0, 1] > 0.9 for episode in collected)
+    for episode in collected:
+        env = p2e.make(TASKS[0], size=8, action_repeat=100)
+        assert env.reset(seed=episode.meta["seed"])[1]["state"].tobytes() == episode.state[0, :1].tobytes()
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,15 @@ def test_each_task_is_played_in_its_own_environments(taken):
             assert np.array_equal(scores.frames, pictures[:-1])
 
 
+def test_tasks_with_other_vectors_are_observed_as_the_runs_world():
+    tasks = [p2e.Task.named("finger_spin"), p2e.Task.named("finger_turn_easy"), p2e.Task("own", reward=lambda physics: 0.0)]
+    for world, numbers in (("finger", 12), ("finger_spin", 9)):
+        config = replace(WORLD, world=world)
+        assert inspect_world(config).proprio == numbers
+        with make_for_tasks(config, tasks, 1, seed=0) as vector:
+            assert vector.reset(0).proprio.shape == (3, numbers)
+
+
 def test_without_pixels_only_what_is_filmed_is_drawn():
     with make_for_tasks(WORLD, [p2e.Task.named(task) for task in TASKS], 2, seed=9) as vector:
         assert vector.reset(0).image.any((1, 2, 3)).tolist() == [True, False, True, False]
