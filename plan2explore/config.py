@@ -261,14 +261,14 @@ tiny = AgentConfig(
 
 MODERN_AC = replace(
     ROBUST, actor_gradient="reinforce", critic_head="two_hot", norm=True, entropy=3e-4, actor_width=256, actor_depth=3,
-    critic_width=256, critic_depth=3, actor_learning_rate=1e-4, critic_learning_rate=1e-4, discount=1 - 1 / 333, unroll=1,
+    critic_width=256, critic_depth=3, actor_learning_rate=1e-4, critic_learning_rate=1e-4, discount=1 - 1 / 333, unroll=5,
 )  # fmt: skip
 
 modern = AgentConfig(
     model=ModelConfig(
         latent="categorical", core="block_gru", deter=2048, stoch=32, classes=16, hidden=256, prior_depth=2, norm=True,
         symlog=True, reward_head="two_hot", proprio_width=256, proprio_depth=3, reward_width=256, reward_depth=1,
-        free_nats=1.0, rep_scale=0.1, learning_rate=3e-4, unroll=1,
+        free_nats=1.0, rep_scale=0.1, learning_rate=3e-4, unroll=10,
     ),
     intrinsic=IntrinsicConfig(width=512, normalize=True, scale=1.0, learning_rate=3e-4),
     actor_critic=MODERN_AC,
@@ -282,12 +282,12 @@ modern_tiny = replace(
     modern,
     model=replace(
         modern.model, deter=256, stoch=16, classes=8, hidden=64, blocks=4, conv_depth=8, proprio_width=64, proprio_depth=2,
-        reward_width=64, learning_rate=1e-3, proprio_scale=100.0,
+        reward_width=64, learning_rate=1e-3, proprio_scale=100.0, unroll=1,
     ),
     intrinsic=replace(modern.intrinsic, width=64, learning_rate=1e-3),
     actor_critic=replace(
         MODERN_AC, horizon=15, actor_width=64, actor_depth=2, critic_width=64, critic_depth=2,
-        actor_learning_rate=3e-4, critic_learning_rate=3e-4,
+        actor_learning_rate=3e-4, critic_learning_rate=3e-4, unroll=1,
     ),
     batch=8,
     length=32,

@@ -14,7 +14,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Num, PRNGKeyArray
 
 from plan2explore.agent.fast.activations import elu
-from plan2explore.agent.fast.rssm import observe_gru
+from plan2explore.agent.fast.rssm import observe_any, observe_gru
 from plan2explore.agent.heads import BernoulliHead, symlog
 from plan2explore.agent.latents import make_latent
 from plan2explore.agent.networks import MLP, BlockGRUCell, GRUCell, ImageDecoder, ImageEncoder, Linear
@@ -113,15 +113,16 @@ class RSSM(eqx.Module):
     def imagine(self, state: State, action: Float[Array, "*batch action"], noise: Array | None) -> State:
         """The next state without an observation: a sample of the prior, or its mode without noise."""
         deter = self.core(*state, action)
-        return self._state(deter, self.prior(deter), noise)
+        return self.state(deter, self.prior(deter), noise)
 
     def infer(self, state: State, action: Array, embedding: Array, noise: Array) -> tuple[State, Any]:
         """The next state given its observation, and the posterior that it was sampled from."""
         deter = self.core(*state, action)
         posterior = self.posterior(deter, embedding)
-        return self._state(deter, posterior, noise), posterior
+        return self.state(deter, posterior, noise), posterior
 
-    def _state(self, deter: Array, dist: Any, noise: Array | None) -> State:
+    def state(self, deter: Array, dist: Any, noise: Array | None) -> State:
+        """The state of a recurrent part and a distribution's sample, or its mode without noise."""
         stoch = self.latent.mode(dist) if noise is None else self.latent.sample(dist, noise)
         return State(deter, stoch.astype(deter.dtype))
 
@@ -136,18 +137,8 @@ class RSSM(eqx.Module):
         noise = self.latent.noise(key, *actions.shape[:2])
         keep = ~is_first[..., None]
         actions = jnp.where(keep, actions, 0)
-        if isinstance(self.core, GRUCore) and not self.posterior_net.norms:
-            states, posterior = observe_gru(self, actions, embeddings, keep, noise)
-        else:
-
-            def step(state: State, now: tuple[Array, ...]) -> tuple[State, tuple[State, Any]]:
-                action, embedding, keep, noise = now
-                before = jax.tree.map(lambda part: jnp.where(keep, part, 0), state)
-                state, posterior = self.infer(before, action, embedding, noise)
-                return state, (state, posterior)
-
-            start, inputs = self.initial(actions.shape[1]), (actions, embeddings, keep, noise)
-            states, posterior = lax.scan(step, start, inputs, unroll=self.unroll)[1]
+        fast = observe_gru if isinstance(self.core, GRUCore) and not self.posterior_net.norms else observe_any
+        states, posterior = fast(self, actions, embeddings, keep, noise)
         return RSSMOutput(states, posterior, self.prior(states.deter))
 
 

@@ -1,12 +1,15 @@
-"""The paper's RSSM over whole sequences, with little left inside the loop over time.
+"""RSSMs over whole sequences, with little left inside the loop over time: the weights' gradients are taken after it.
 
-What does not depend on the state is computed for all steps at once: the actions' and the embeddings' shares of their
-layers before the loop, the weights' gradients after it (`deferred_weight_grads`).
+`observe_gru` is the paper's RSSM: what does not depend on the state is computed before the loop, and each weight's
+gradient is one product after it (`deferred_weight_grads`). `observe_any` takes any core: after the loop all steps are
+computed once more side by side, and the weights' gradients are those of this one large step.
 """
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
@@ -77,3 +80,57 @@ def _loop(
     states, posterior, entered, hidden = lax.scan(step, carried, (keep, noise, biases), unroll=rssm.unroll)[1]
     before = jnp.concatenate([start.stoch[None], states.stoch[:-1]]) * keep
     return (states, posterior), (before, entered, states.deter, hidden, states.deter[..., :0])
+
+
+def observe_any(
+    rssm: "RSSM",
+    actions: Float[Array, "time batch action"],
+    embeddings: Float[Array, "time batch embedding"],
+    keep: Bool[Array, "time batch 1"],
+    noise: Float[Array, "time batch noise"],
+) -> tuple[Any, Any]:
+    """States and posteriors of sequences, as `RSSM.infer` at each step gives them, with deferred weight gradients."""
+    weights, rest = eqx.partition(rssm, eqx.is_array)
+    start = rssm.initial(actions.shape[1])
+
+    def step_outputs(weights: Any, before: Any, action: Array, embedding: Array) -> tuple[Array, Array]:
+        """All that has weights: the recurrent state, and the posterior network's output."""
+        net = eqx.combine(weights, rest)
+        deter = net.core(*before, action)
+        return deter, net.posterior_net(jnp.concatenate([deter, embedding], -1))
+
+    def loop(weights: Any, actions: Array, embeddings: Array, added: Any) -> tuple[Any, Any]:
+        """The states and the networks' outputs at all steps; `added` is zero: its gradient is that of the outputs."""
+
+        def step(state: Any, now: Any) -> tuple[Any, Any]:
+            action, embedding, keep, noise, added = now
+            before = jax.tree.map(lambda part: jnp.where(keep, part, 0), state)
+            deter, output = jax.tree.map(jnp.add, step_outputs(weights, before, action, embedding), added)
+            state = rssm.state(deter, rssm.latent.dist(output), noise)
+            return state, (state, output)
+
+        return lax.scan(step, start, (actions, embeddings, keep, noise, added), unroll=rssm.unroll)[1]
+
+    @jax.custom_vjp
+    def run(weights: Any, actions: Array, embeddings: Array) -> Any:
+        return loop(weights, actions, embeddings, zeros())
+
+    def zeros() -> Any:
+        steps = actions.shape[:2]
+        return tuple(jnp.zeros((*steps, size), rssm.dtype) for size in (rssm.deter, rssm.latent.outputs))
+
+    def forward(weights: Any, actions: Array, embeddings: Array) -> tuple[Any, Any]:
+        result, pull = jax.vjp(partial(loop, weights), actions, embeddings, zeros())
+        return result, (weights, actions, embeddings, result[0], pull)
+
+    def backward(saved: Any, cotangent: Any) -> Any:
+        weights, actions, embeddings, states, pull = saved
+        by_action, by_embedding, by_outputs = pull(cotangent)
+        before = jax.tree.map(lambda first, each: jnp.concatenate([first[None], each[:-1]]), start, states)
+        before = jax.tree.map(lambda part: jnp.where(keep, part, 0), before)
+        _, pull_weights = jax.vjp(lambda weights: step_outputs(weights, before, actions, embeddings), weights)
+        return *pull_weights(by_outputs), by_action, by_embedding
+
+    run.defvjp(forward, backward)
+    states, output = run(weights, actions, embeddings)
+    return states, rssm.latent.dist(output)
