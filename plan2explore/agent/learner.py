@@ -175,6 +175,8 @@ def _update(agent: Agent, state: LearnerState, batch: BatchArrays) -> tuple[Lear
         slow_critic, rate = state.slow_critic, agent.config.actor_critic.slow_critic
         if rate:
             slow_critic = slow_critic + rate * (networks["critic"].params - slow_critic)
+    # As parameters do, statistics survive a batch with numbers that are not finite.
+    stats = jax.tree.map(lambda new, old: jnp.where(jnp.isfinite(new), new, old), stats, state.stats)
     return LearnerState(networks, slow_critic, stats, state.update + 1, key), metrics
 
 
