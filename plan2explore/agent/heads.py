@@ -65,10 +65,9 @@ class ScalarHead(eqx.Module):
         """The number that the last layer's output stands for."""
         if self.kind == "mse":
             return output[..., 0]
-        # Positive and negative bins are added up apart, from the smallest: equal probabilities give exactly 0.
-        weighted = jax.nn.softmax(output, -1) * two_hot_bins()
-        middle = BINS // 2
-        return (weighted[..., :middle][..., ::-1] + weighted[..., middle + 1 :]).sum(-1)
+        # Probabilities of opposite bins are subtracted first: equal ones give exactly 0, whatever a compiler fuses.
+        probs, middle = jax.nn.softmax(output, -1), BINS // 2
+        return ((probs[..., middle + 1 :] - probs[..., :middle][..., ::-1]) * two_hot_bins()[middle + 1 :]).sum(-1)
 
     def loss(self, output: Float[Array, "*batch outputs"], target: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
         """Half the squared error, or the cross-entropy with the target's two bins."""

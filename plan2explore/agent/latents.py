@@ -58,7 +58,7 @@ def one_hot_sample(
     probs = jnp.exp(log_probs)
     passed = (jnp.cumsum(probs, -1) < noise[..., None]).sum(-1)
     drawn = jax.nn.one_hot(jnp.minimum(passed, probs.shape[-1] - 1), probs.shape[-1])
-    return drawn + probs - lax.stop_gradient(probs)
+    return drawn + (probs - lax.stop_gradient(probs))
 
 
 @dataclass(frozen=True)

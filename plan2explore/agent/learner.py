@@ -175,6 +175,8 @@ def _update(agent: Agent, state: LearnerState, batch: BatchArrays) -> tuple[Lear
         slow_critic, rate = state.slow_critic, agent.config.actor_critic.slow_critic
         if rate:
             slow_critic = slow_critic + rate * (networks["critic"].params - slow_critic)
+    # As parameters do, statistics survive a batch with numbers that are not finite.
+    stats = jax.tree.map(lambda new, old: jnp.where(jnp.isfinite(new), new, old), stats, state.stats)
     return LearnerState(networks, slow_critic, stats, state.update + 1, key), metrics
 
 
@@ -324,7 +326,7 @@ def group_gradients(
     starts = State(*(jnp.broadcast_to(part, (len(names), *part.shape)) for part in start))
 
     def rewards(steps: Transition) -> tuple[Array, Array]:
-        return imagined_rewards(agent, nets, names, steps, stats, update)
+        return imagined_rewards(agent, nets, names, steps, count, stats, update)
 
     trajectory, stats, intrinsic_mean, action_grads = imagine_trajectories(
         nets.model, agent.policy, actors, slow_critics, rewards, starts, start_weights, noise, stats, config, bootstrapped
@@ -345,15 +347,15 @@ def group_gradients(
 
 
 def imagined_rewards(
-    agent: Agent, nets: Networks, names: list[str], steps: Transition, stats: Stats, update: Int[Array, ""]
+    agent: Agent, nets: Networks, names: list[str], steps: Transition, count: int, stats: Stats, update: Int[Array, ""]
 ) -> tuple[Float[Array, "behaviors horizon starts"], Float[Array, " behaviors"]]:
     """Rewards of imagined steps: the intrinsic reward for the explorer, predicted rewards for the tasks. Also returns the
-    running mean of the intrinsic reward."""
+    running mean of the intrinsic reward, over the first `count` starts: others are padding."""
     explorers, made, mean = names.count("explorer"), [], stats.intrinsic_mean
     if agent.objective.reward is not None and explorers:
         config, first = agent.config.intrinsic, jax.tree.map(lambda part: part[0], steps)
         intrinsic = agent.objective.reward(nets.intrinsic, first, config)
-        now = jnp.zeros_like(mean).at[0].set(lax.stop_gradient(jnp.abs(intrinsic).mean()))
+        now = jnp.zeros_like(mean).at[0].set(lax.stop_gradient(jnp.abs(intrinsic[..., :count]).mean()))
         mean = running_mean(mean, now, MEAN_RATE, update)
         if config.normalize:
             intrinsic = intrinsic / jnp.maximum(mean[0], 1e-12)
