@@ -47,6 +47,8 @@ def normal_kl(p: Normal, q: Normal) -> Float[Array, "*batch"]:
 
 def unimix_log_probs(logits: Float[Array, "*batch classes"], unimix: float) -> Float[Array, "*batch classes"]:
     """Log-probabilities of a softmax mixed with the uniform distribution."""
+    if not unimix:  # the logarithm of a probability that is rounded to 0 would be infinite
+        return jax.nn.log_softmax(logits.astype(jnp.float32), -1)
     probs = jax.nn.softmax(logits.astype(jnp.float32), -1)
     return jnp.log((1 - unimix) * probs + unimix / logits.shape[-1])
 
@@ -56,9 +58,9 @@ def one_hot_sample(
 ) -> Float[Array, "*batch classes"]:
     """The class that uniform noise stands for, one-hot, with the gradient of the probabilities (straight-through)."""
     probs = jnp.exp(log_probs)
-    passed = (jnp.cumsum(probs, -1) < noise[..., None]).sum(-1)
+    passed = (jnp.cumsum(probs, -1) <= noise[..., None]).sum(-1)
     drawn = jax.nn.one_hot(jnp.minimum(passed, probs.shape[-1] - 1), probs.shape[-1])
-    return drawn + (probs - lax.stop_gradient(probs))
+    return drawn + (probs - lax.stop_gradient(probs))  # in brackets: exactly 0 and 1
 
 
 @dataclass(frozen=True)

@@ -180,6 +180,11 @@ def make_policy(config: ActorCriticConfig, spaces: Spaces) -> Any:
     """The policy for an action space."""
     if spaces.discrete:
         return OneHotPolicy(spaces.discrete, config.unimix)
+    if config.max_std is not None and not config.min_std < config.start_std < config.max_std:
+        raise ValueError(
+            f"An untrained actor's start_std ({config.start_std}) must lie between min_std ({config.min_std}) and max_std "
+            f"({config.max_std})."
+        )
     return TanhPolicy(spaces.action, config.mean_scale, config.start_std, config.min_std, config.max_std)
 
 
