@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from plan2explore.agent.heads import ScalarHead
 from plan2explore.agent.intrinsic.objective import Transition
@@ -124,7 +124,7 @@ def imagine_trajectories(
     critics: ScalarHead,
     rewards: Callable[[Transition], tuple[PER_STEP, Any]],
     start: State,
-    start_weights: Float[Array, " starts"],
+    alive: Bool[Array, " starts"],
     noise: Noise,
     stats: Stats,
     config: ActorCriticConfig,
@@ -133,10 +133,11 @@ def imagine_trajectories(
     """Imagines from the start states; with `through`, also the gradient of each behaviour's objective at its actions.
 
     A behaviour's objective is the mean of its returns, each weighted by the discount until there. Rewards and values are
-    computed for all imagined states at once, after the loop. Starts beyond the `start_weights` are padding: nothing is
-    learned from them. Also returns the range of rewards so far, and what `rewards` has to say beside them.
+    computed for all imagined states at once, after the loop. Starts that are not `alive` (terminal states) weigh nothing,
+    and those beyond its length are padding. Also returns the range of rewards so far, and what `rewards`
+    returns beside them.
     """
-    count = start_weights.size
+    count = alive.size
 
     def objective(perturbation: Array | None) -> tuple[Float[Array, ""], tuple[Trajectory, Stats, Any]]:
         with jax.named_scope("imagine"):
@@ -152,7 +153,7 @@ def imagine_trajectories(
         if model.continue_head is not None:
             discounts *= model.continue_head(steps.after.features)[..., :count]
             so_far = jnp.cumprod(lax.stop_gradient(discounts), 1)[:, :-1]
-            weights = start_weights * jnp.concatenate([jnp.ones_like(so_far[:, :1]), so_far], 1)
+            weights = alive * jnp.concatenate([jnp.ones_like(so_far[:, :1]), so_far], 1)
         returns = lambda_returns(reward, bound_values(values, seen, config), discounts, config.lambda_)
         taken = steps.action[:, :, :count]
         trajectory = Trajectory(steps.before.features, taken, reward, values, returns, weights)

@@ -30,6 +30,14 @@ class Networks(NamedTuple):
     critic: ScalarHead
 
 
+class Group(NamedTuple):
+    """Behaviours that imagine together."""
+
+    members: slice
+    horizon: int
+    bootstrapped: bool
+
+
 class Agent:
     """All that never changes while an agent learns: configuration, sizes, and the layout of its networks."""
 
@@ -42,6 +50,7 @@ class Agent:
         self.tasks = [f"task {i}" for i in range(spaces.tasks)]
         self.explorers = int(self.objective.reward is not None)
         self.behaviors = ["explorer"] * self.explorers + self.tasks
+        self.groups = self._group()
         self.layouts = self._lay_out()
 
     def _check(self) -> None:
@@ -54,6 +63,15 @@ class Agent:
             )
         if objective.collector == "task" and self.spaces.tasks < 1:
             raise ValueError(f"The objective {config.intrinsic.objective!r} follows a task: give Spaces at least one.")
+
+    def _group(self) -> list[Group]:
+        """The behaviours by how they imagine: all alike, or the explorer by its objective's own rules."""
+        objective, horizon, count = self.objective, self.config.actor_critic.horizon, len(self.behaviors)
+        own = Group(slice(0, 1), objective.horizon or horizon, objective.bootstrapped)
+        others = Group(slice(1, count), horizon, True)
+        if not self.explorers or (own.horizon, own.bootstrapped) == (others.horizon, others.bootstrapped):
+            return [Group(slice(0, count), horizon, True)] if count else []
+        return [own, others] if self.tasks else [own]
 
     def _lay_out(self) -> dict[str, Layout[Any]]:
         model, ac, spaces = self.config.model, self.config.actor_critic, self.spaces

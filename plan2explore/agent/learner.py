@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from functools import partial
-from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -31,11 +29,12 @@ from plan2explore.agent.actor_critic import (
     update_return_range,
     value_limits,
 )
-from plan2explore.agent.agent import Agent, Networks, Params
+from plan2explore.agent.agent import Agent, Group, Networks, Params
 from plan2explore.agent.fast.linear import pad_rows
 from plan2explore.agent.heads import ScalarHead
 from plan2explore.agent.intrinsic.objective import Experience, Transition
 from plan2explore.agent.optimizer import TrainState, apply_gradients
+from plan2explore.agent.policies import Actor
 from plan2explore.agent.world_model import Observation, Sequences, State, infer_states, model_loss
 from plan2explore.config import AgentConfig, Spaces
 
@@ -275,61 +274,50 @@ def behavior_gradients(
     update: Int[Array, ""],
     key: PRNGKeyArray,
 ) -> tuple[Gradients, Stats]:
-    """Gradients of all actors and critics, in imagination. Behaviours with the same horizon imagine together."""
-    objective, horizon = agent.objective, agent.config.actor_critic.horizon
-    join = partial(jax.tree.map, lambda *each: jnp.concatenate(each))
+    """Gradients of all actors and critics. Behaviours of a group imagine together."""
     start = lax.stop_gradient(State(*(part.reshape(-1, part.shape[-1]) for part in states)))
-    alone = agent.explorers and (objective.horizon not in (None, horizon) or not objective.bootstrapped)
-    ends = [0, *[1] * alone, len(agent.behaviors)]
     made, new_stats = [], []
-    for group, group_key in zip(pairwise(ends), jax.random.split(key, len(ends) - 1), strict=True):
-        if group[0] == group[1]:
-            continue
-        by_rules = alone and group[0] == 0
-        steps = (objective.horizon or horizon) if by_rules else horizon
-        bootstrapped = objective.bootstrapped or not by_rules
-        members = slice(*group)
-        take = partial(jax.tree.map, itemgetter(members))
-        actors, critics, slow, own = (take(each) for each in (nets.actor, nets.critic, slow_critics, stats))
+    for group, group_key in zip(agent.groups, jax.random.split(key, max(1, len(agent.groups))), strict=False):
+        theirs = jax.tree.map(itemgetter(group.members), (nets.actor, nets.critic, slow_critics, stats))
+        actors, critics, slow, own = theirs
         trained, own = group_gradients(
-            agent, nets, agent.behaviors[members], actors, critics, slow, start, alive.reshape(-1).astype(jnp.float32), own,
-            steps, bootstrapped, update, group_key,
-        )  # fmt: skip
+            agent, nets, group, actors, critics, slow, own, start, alive.reshape(-1), update, group_key
+        )
         made.append(trained)
         new_stats.append(own)
     if not made:
         return Gradients({}, {}, {}), stats
-    metrics = {name: value for each in made for name, value in each.metrics.items()}
-    grads, losses = (join(*each) for each in zip(*(one[:2] for one in made), strict=True))
-    return Gradients(grads, losses, metrics), join(*new_stats)
+    grads, losses, own_stats = (
+        jax.tree.map(lambda *parts: jnp.concatenate(parts), *each)
+        for each in ([one.grads for one in made], [one.losses for one in made], new_stats)
+    )
+    return Gradients(grads, losses, {name: value for one in made for name, value in one.metrics.items()}), own_stats
 
 
 def group_gradients(
     agent: Agent,
     nets: Networks,
-    names: list[str],
-    actors: Any,
+    group: Group,
+    actors: Actor,
     critics: ScalarHead,
     slow_critics: ScalarHead,
-    start: State,
-    start_weights: Float[Array, " starts"],
     stats: Stats,
-    horizon: int,
-    bootstrapped: bool,
+    start: State,
+    alive: Bool[Array, " starts"],
     update: Int[Array, ""],
     key: PRNGKeyArray,
 ) -> tuple[Gradients, Stats]:
-    """Gradients of the actors and critics of behaviours that imagine together."""
-    config, count = agent.config.actor_critic, start_weights.size
-    noise = draw_noise(key, (horizon, len(names), count), agent.policy, nets.model.rssm.latent)
+    """Gradients of the actors and critics of one group: imagination, then both losses."""
+    config, names = agent.config.actor_critic, agent.behaviors[group.members]
+    noise = draw_noise(key, (group.horizon, len(names), alive.size), agent.policy, nets.model.rssm.latent)
     start, noise = jax.tree.map(pad_rows, (start, noise))
     starts = State(*(jnp.broadcast_to(part, (len(names), *part.shape)) for part in start))
 
     def rewards(steps: Transition) -> tuple[Array, Array]:
-        return imagined_rewards(agent, nets, names, steps, count, stats, update)
+        return imagined_rewards(agent, nets, names, steps, alive.size, stats, update)
 
     trajectory, stats, intrinsic_mean, action_grads = imagine_trajectories(
-        nets.model, agent.policy, actors, slow_critics, rewards, starts, start_weights, noise, stats, config, bootstrapped
+        nets.model, agent.policy, actors, slow_critics, rewards, starts, alive, noise, stats, config, group.bootstrapped
     )
     stats = update_return_range(stats, trajectory.returns, update)
     stats = stats._replace(intrinsic_mean=intrinsic_mean)
