@@ -244,11 +244,12 @@ small = AgentConfig(
 
 tiny = AgentConfig(
     model=ModelConfig(
-        deter=64, stoch=16, hidden=64, conv_depth=8, proprio_width=64, reward_width=64, unroll=1, proprio_scale=100.0,
+        deter=64, stoch=16, hidden=64, conv_depth=8, proprio_width=64, reward_width=64, unroll=1,
+        proprio_scale=1000.0, rep_scale=0.1, free_nats=1.0, learning_rate=1e-3,
     ),
-    intrinsic=IntrinsicConfig(width=64, normalize=True, scale=1.0),
+    intrinsic=IntrinsicConfig(width=64, normalize=True, scale=1.0, learning_rate=1e-3),
     actor_critic=replace(
-        ROBUST, horizon=10, actor_width=64, actor_depth=2, critic_width=64, critic_depth=2, unroll=1,
+        ROBUST, actor_gradient="reinforce", horizon=10, actor_width=64, actor_depth=2, critic_width=64, critic_depth=2, unroll=1,
         actor_learning_rate=3e-4, critic_learning_rate=3e-4,
     ),
     batch=8,
@@ -267,7 +268,7 @@ MODERN_AC = replace(
 modern = AgentConfig(
     model=ModelConfig(
         latent="categorical", core="block_gru", deter=2048, stoch=32, classes=16, hidden=256, prior_depth=2, norm=True,
-        symlog=True, reward_head="two_hot", proprio_width=256, proprio_depth=3, reward_width=256, reward_depth=1,
+        symlog=True, proprio_scale=1000.0, reward_head="two_hot", proprio_width=256, proprio_depth=3, reward_width=256, reward_depth=1,
         free_nats=1.0, rep_scale=0.1, learning_rate=3e-4, unroll=10,
     ),
     intrinsic=IntrinsicConfig(width=512, normalize=True, scale=1.0, learning_rate=3e-4),
@@ -281,16 +282,16 @@ modern = AgentConfig(
 modern_tiny = replace(
     modern,
     model=replace(
-        modern.model, deter=256, stoch=16, classes=8, hidden=64, blocks=4, conv_depth=8, proprio_width=64, proprio_depth=2,
-        reward_width=64, learning_rate=1e-3, proprio_scale=100.0, unroll=1,
+        modern.model, deter=128, stoch=8, classes=8, hidden=64, blocks=4, conv_depth=8, proprio_width=64, proprio_depth=2,
+        reward_width=64, learning_rate=1e-3, unroll=1,
     ),
     intrinsic=replace(modern.intrinsic, width=64, learning_rate=1e-3),
     actor_critic=replace(
-        MODERN_AC, horizon=15, actor_width=64, actor_depth=2, critic_width=64, critic_depth=2,
+        MODERN_AC, horizon=10, entropy=1e-2, actor_width=64, actor_depth=2, critic_width=64, critic_depth=2,
         actor_learning_rate=3e-4, critic_learning_rate=3e-4, unroll=1,
     ),
     batch=8,
-    length=32,
+    length=16,
     updates_per_episode=500,
     warmup=100,
     precision="float32",

@@ -69,6 +69,8 @@ class Report:
     obs: str
     precision: str
     whole_ms: float
+    step_us: float
+    """Microseconds for each replayed step: an update's time over its batch and length."""
     updates_per_s: float
     compile_s: float
     compile_cached_s: float
@@ -192,7 +194,8 @@ def time_whole(options: UpdateBench, config: AgentConfig, spaces: Spaces) -> tup
         jax.clear_caches()
         cached = Trial(options, config, spaces).first_s()
     whole_ms = block_ms / options.count
-    told = {"whole_ms": whole_ms, "updates_per_s": 1000 / whole_ms}
+    step_us = 1000 * whole_ms / (config.batch * config.length)
+    told = {"whole_ms": whole_ms, "step_us": step_us, "updates_per_s": 1000 / whole_ms}
     return whole, told | {"compile_s": first - block_ms / 1000, "compile_cached_s": cached - block_ms / 1000}
 
 
@@ -378,6 +381,7 @@ def show(report: Report) -> Table:
     for name, ms in report.parts_ms.items():
         table.add_row(f"  {name}", f"{ms:.2f} ms")
     table.add_row("  of all this, optimisers", f"{report.optimisers_ms:.2f} ms")
+    table.add_row("for each replayed step", f"{report.step_us:.2f} us")
     table.add_row("updates per second", f"{report.updates_per_s:.1f}")
     share = f"{report.tflops:.3g} of {report.product_tflops:.3g} in one large product"
     table.add_row("TFLOP/s", f"{share} ({report.tflops / report.product_tflops:.0%})")
