@@ -249,8 +249,8 @@ tiny = AgentConfig(
     ),
     intrinsic=IntrinsicConfig(width=64, normalize=True, scale=1.0, learning_rate=1e-3),
     actor_critic=replace(
-        ROBUST, actor_gradient="reinforce", horizon=10, actor_width=64, actor_depth=2, critic_width=64, critic_depth=2, unroll=1,
-        actor_learning_rate=3e-4, critic_learning_rate=3e-4,
+        ROBUST, actor_gradient="reinforce", horizon=10, actor_width=64, actor_depth=2, critic_width=64, critic_depth=2,
+        actor_learning_rate=3e-4, critic_learning_rate=3e-4, unroll=1,
     ),
     batch=8,
     length=16,
@@ -268,8 +268,8 @@ MODERN_AC = replace(
 modern = AgentConfig(
     model=ModelConfig(
         latent="categorical", core="block_gru", deter=2048, stoch=32, classes=16, hidden=256, prior_depth=2, norm=True,
-        symlog=True, proprio_scale=1000.0, reward_head="two_hot", proprio_width=256, proprio_depth=3, reward_width=256, reward_depth=1,
-        free_nats=1.0, rep_scale=0.1, learning_rate=3e-4, unroll=10,
+        symlog=True, proprio_scale=1000.0, reward_head="two_hot", proprio_width=256, proprio_depth=3, reward_width=256,
+        reward_depth=1, free_nats=1.0, rep_scale=0.1, learning_rate=3e-4, unroll=10,
     ),
     intrinsic=IntrinsicConfig(width=512, normalize=True, scale=1.0, learning_rate=3e-4),
     actor_critic=MODERN_AC,
