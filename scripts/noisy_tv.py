@@ -20,17 +20,17 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from plan2explore.agent.ensemble import disagreement, ensemble_loss, one_step_inputs
-from plan2explore.agent.experience import Experience, Sizes
-from plan2explore.agent.novelty import plan2explore
-from plan2explore.agent.parts import Adam, Layout, init_part, train_part
-from plan2explore.agent.world_model import State, draw_normal
-from plan2explore.config import NoveltyConfig, paper
+from plan2explore.agent.intrinsic import Experience, Sizes, plan2explore
+from plan2explore.agent.intrinsic.ensemble import disagreement, ensemble_loss, one_step_inputs
+from plan2explore.agent.latents import draw_normal
+from plan2explore.agent.optimizer import Adam, Layout, TrainState, apply_gradients, init_train_state
+from plan2explore.agent.world_model import State
+from plan2explore.config import IntrinsicConfig, paper
 
 ROOMS = ("hall", "television", "cellar")
 COLORS = {"hall": "#1b7f79", "television": "#d1495b", "cellar": "#30638e"}
 PLACE, EMBEDDING, TIME, BATCH = 2, 8, 9, 16
-CONFIG = NoveltyConfig(width=64, inputs="state")
+CONFIG = IntrinsicConfig(width=64, inputs="state")
 SIZES = Sizes(deter=len(ROOMS) + PLACE, stoch=1, embedding=EMBEDDING, action=1)
 
 
@@ -56,9 +56,10 @@ def walk(room: jax.Array, place_key: jax.Array, action_key: jax.Array, noise_key
     # Stored action t + 1 was taken from state t, and led to embedding t + 1.
     lawful = jnp.sin(waves * (place.sum(-1, keepdims=True) + jnp.roll(action, -1, 0)))
     noise = draw_normal(noise_key, TIME, BATCH, EMBEDDING)
-    seen = jnp.where(room[..., None] == ROOMS.index("television"), noise, lawful)
+    embedding = jnp.where(room[..., None] == ROOMS.index("television"), noise, lawful)
     deter = jnp.concatenate([jax.nn.one_hot(room, len(ROOMS)), place], -1)
-    return Experience(State(deter, deter[..., :1] * 0), action, jnp.roll(seen, 1, 0), room * 0.0)
+    states = State(deter, deter[..., :1] * 0)
+    return Experience(states, action, jnp.roll(embedding, 1, 0), room * 0.0, jnp.zeros((TIME, BATCH), bool))
 
 
 def measure(ensemble: plan2explore.Ensemble, key: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -77,25 +78,25 @@ def run(updates: int = 4000, seed: int = 0) -> Curves:
     """Trains the ensemble: on the hall and the television room, and from halfway on the cellar too."""
     layout = Layout(lambda key: plan2explore.init(CONFIG, SIZES, key))
 
-    def step(part, now):  # type: ignore[no-untyped-def]
+    adam = Adam(CONFIG.learning_rate, paper.clip, paper.epsilon)
+
+    def step(state: TrainState, now: tuple[jax.Array, jax.Array]) -> tuple[TrainState, tuple[jax.Array, jax.Array]]:
         update, key = now
         visit_key, loss_key, measure_key = jax.random.split(key, 3)
         experience = visit(visit_key, jnp.where(update < updates // 2, 2, 3))
+        ensemble = layout.unflatten(state.params, jnp.float32)
 
-        def loss(rows: jax.Array) -> jax.Array:
-            return ensemble_loss(layout.read(rows[0]), experience, loss_key, CONFIG).sum()
+        def loss(ensemble: plan2explore.Ensemble) -> jax.Array:
+            return ensemble_loss(ensemble, experience, loss_key, CONFIG).sum()
 
-        measured = measure(layout.read(part.rows[0]), measure_key)
-        total, gradient = jax.value_and_grad(loss)(part.rows)
-        adam = Adam(CONFIG.learning_rate, paper.clip, paper.epsilon)
-        return train_part(part, gradient, total[None], adam)[0], measured
+        total, grads = jax.value_and_grad(loss)(ensemble)
+        return apply_gradients(state, layout.flatten(grads), total[None], update, adam)[0], measure(ensemble, measure_key)
 
     @jax.jit
     def train(key: jax.Array) -> tuple[jax.Array, jax.Array]:
         init_key, step_key = jax.random.split(key)
-        part = init_part(layout.init(init_key, 1))
         steps = jnp.arange(updates), jax.random.split(step_key, updates)
-        return jax.lax.scan(step, part, steps)[1]
+        return jax.lax.scan(step, init_train_state(layout.init(init_key)), steps)[1]
 
     return Curves(*(np.asarray(curve) for curve in train(jax.random.key(seed))))
 

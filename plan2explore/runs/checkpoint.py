@@ -20,6 +20,7 @@ import safetensors
 import safetensors.numpy
 
 from plan2explore import __version__
+from plan2explore.agent.actor_critic import Stats
 from plan2explore.agent.learner import LearnerState
 from plan2explore.agent.optimizer import TrainState
 from plan2explore.atomic import remove_side_files, sync, write_file
@@ -83,9 +84,7 @@ def load_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
     if hashlib.sha256(data).hexdigest() != description["sha256"]:
         raise BadCheckpoint(f"{data_file} is damaged: its checksum is not the one that {path.name}.json has.")
     arrays = _read_arrays(data_file, data)
-    if description["format"] == 1:
-        arrays = {"/".join(RENAMED.get(part, part) for part in name.split("/")): array for name, array in arrays.items()}
-    return arrays, description["meta"]
+    return _from_format_1(arrays) if description["format"] == 1 else arrays, description["meta"]
 
 
 def _beside(path: Path, ending: str) -> Path:
@@ -189,6 +188,15 @@ def _named_leaves(state: LearnerState) -> dict[str, Any]:
 
 def _size_of(leaf: Any) -> str:
     return "missing" if leaf is None else f"{np.dtype(leaf.dtype)}{list(leaf.shape)}"
+
+
+def _from_format_1(arrays: Arrays) -> Arrays:
+    """Arrays of version 0.1 by their names of today, with the statistics that a state of that version did not have."""
+    arrays = {"/".join(RENAMED.get(part, part) for part in name.split("/")): array for name, array in arrays.items()}
+    if "key" not in arrays or "critic/params" not in arrays:  # a snapshot
+        return arrays
+    nothing = np.zeros(len(arrays["critic/params"]), np.float32)
+    return arrays | {"slow_critic": np.zeros((0, 0), np.float32)} | {f"stats/{name}": nothing for name in Stats._fields}
 
 
 # --- All checkpoints of a run ---

@@ -9,61 +9,74 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from plan2explore.agent.actor_critic import init_stats
 from plan2explore.agent.learner import Learner, LearnerState
-from plan2explore.agent.parts import init_part
-from plan2explore.config import AgentConfig, BehaviorConfig, ModelConfig, NoveltyConfig, Spaces
+from plan2explore.agent.optimizer import init_train_state
+from plan2explore.config import ActorCriticConfig, AgentConfig, IntrinsicConfig, ModelConfig, Spaces
 
 NANO = AgentConfig(
     model=ModelConfig(
-        deter=8,
-        stoch=4,
-        hidden=8,
-        conv_depth=2,
-        proprio_width=6,
-        reward_width=8,
-        reward_depth=1,
-        free_nats=0.0,
-        unroll=1,
+        deter=8, stoch=4, hidden=8, conv_depth=2, proprio_width=6, reward_width=8, reward_depth=1, free_nats=0.0, unroll=1
     ),
-    novelty=NoveltyConfig(members=3, width=8),
-    behavior=BehaviorConfig(
-        horizon=3, actor_width=8, actor_depth=1, critic_width=8, critic_depth=1, unroll=1
-    ),
+    intrinsic=IntrinsicConfig(members=3, width=8),
+    actor_critic=ActorCriticConfig(horizon=3, actor_width=8, actor_depth=1, critic_width=8, critic_depth=1, unroll=1),
     batch=3,
     length=4,
     precision="float32",
 )
+MODERN = replace(
+    NANO,
+    model=replace(
+        NANO.model, latent="categorical", core="block_gru", classes=3, blocks=2, prior_depth=2, norm=True, symlog=True,
+        reward_head="two_hot", rep_scale=0.1,
+    ),
+    intrinsic=replace(NANO.intrinsic, normalize=True, scale=1.0),
+    actor_critic=replace(
+        NANO.actor_critic, actor_gradient="reinforce", critic_head="two_hot", norm=True, start_std=0.9, min_std=0.1,
+        max_std=1.0, entropy=3e-4, normalize_returns=True, slow_critic=0.02,
+    ),
+    warmup=10,
+)  # fmt: skip
+"""The modern preset's pieces in the same sizes."""
 SPACES = Spaces(action=2, image=None, proprio=5, tasks=2)
 
 
 @cache
 def nano_learner(objective: str = "plan2explore", gradient: str = "through", tasks: int = 2) -> Learner:
     """A nano learner for an objective, the same one each time."""
-    novelty = replace(NANO.novelty, objective=objective, gradient=gradient)
-    return Learner(replace(NANO, novelty=novelty), replace(SPACES, tasks=tasks))
+    intrinsic = replace(NANO.intrinsic, objective=objective, gradient=gradient)
+    return Learner(replace(NANO, intrinsic=intrinsic), replace(SPACES, tasks=tasks))
+
+
+@cache
+def modern_learner() -> Learner:
+    """A learner with the modern pieces, discrete actions and terminating episodes."""
+    return Learner(MODERN, replace(SPACES, discrete=(2,), terminates=True))
 
 
 def nano_batch(seed: int = 0, blocks: tuple[int, ...] = ()) -> dict[str, jax.Array]:
-    """Random sequences for a nano learner."""
+    """Random sequences for a nano learner: continuous, without the start or the end of an episode."""
     rng = np.random.default_rng(seed)
     shape = (*blocks, NANO.batch, NANO.length)
     return {
         "proprio": jnp.asarray(rng.normal(size=(*shape, 5)), jnp.float32),
         "action": jnp.asarray(rng.uniform(-1, 1, (*shape, 2)), jnp.float32),
         "reward": jnp.asarray(rng.normal(size=(*shape, 2)), jnp.float32),
+        "is_first": jnp.zeros(shape, bool),
+        "is_terminal": jnp.zeros(shape, bool),
     }
 
 
 def random_state(learner: Learner, seed: int = 0) -> LearnerState:
     """A state with random parameters, made without compiling the real initialisation."""
-    rng = np.random.default_rng(seed)
-    parts = {
-        name: init_part(
-            jnp.asarray(rng.normal(0, 0.3, (len(learner.agent.labels(name)), layout.size)), jnp.float32)
-        )
-        for name, layout in learner.agent.layouts.items()
+    rng, agent = np.random.default_rng(seed), learner.agent
+    networks = {
+        name: init_train_state(jnp.asarray(rng.normal(0, 0.3, (layout.rows, layout.size)), jnp.float32))
+        for name, layout in agent.layouts.items()
     }
-    return LearnerState(parts, jnp.zeros((), jnp.int32), jax.random.key(seed))
+    slow = jnp.copy(networks["critic"].params) if agent.config.actor_critic.slow_critic else jnp.zeros((0, 0))
+    update = jnp.zeros((), jnp.int32)
+    return LearnerState(networks, slow, init_stats(len(agent.behaviors)), update, jax.random.key(seed))
 
 
 @pytest.fixture(scope="session")
@@ -74,6 +87,11 @@ def state_of() -> Callable[..., LearnerState]:
 @pytest.fixture(scope="session")
 def learner_of() -> Callable[..., Learner]:
     return nano_learner
+
+
+@pytest.fixture(scope="session")
+def modern() -> Learner:
+    return modern_learner()
 
 
 @pytest.fixture(scope="session")

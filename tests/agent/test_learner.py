@@ -1,4 +1,7 @@
-"""The learner: whole updates, blocks of them, acting, and what happens when numbers go wrong."""
+"""The learner: who may train whom, whole updates, blocks of them, and what happens when numbers go wrong.
+
+Nothing about gradient paths is approximate: what must not be is exactly zero.
+"""
 
 from dataclasses import replace
 
@@ -8,12 +11,12 @@ import numpy as np
 import pytest
 from optax.tree_utils import tree_get
 
-from plan2explore.agent.learner import Learner, NotFiniteError, check_finite
-from plan2explore.agent.novelty import OBJECTIVES
-from plan2explore.agent.world_model import Observation
+from plan2explore.agent.actor_critic import RANGE_DECAY, init_stats
+from plan2explore.agent.intrinsic import OBJECTIVES
+from plan2explore.agent.learner import Learner, NotFiniteError, check_finite, observe_rewards, open_batch
+from plan2explore.agent.optimizer import TrainState, init_train_state
 
 pytestmark = pytest.mark.xdist_group("nano")  # one worker compiles the nano updates once
-ENVIRONMENTS = 3
 
 
 def copy(state):
@@ -32,12 +35,12 @@ def fresh(learner):
 
 
 def leaves(state):
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(state.parts)] + [jax.random.key_data(state.key)]
+    return [np.asarray(leaf) for leaf in jax.tree.leaves((state.networks, state.slow_critic, state.stats))] + [jax.random.key_data(state.key)]
 
 
-def steps_of(part):
+def steps_of(state, name):
     """Steps that each row has taken."""
-    return tree_get(part.memory, "count").tolist()
+    return tree_get(state.networks[name].opt_state, "count").tolist()
 
 
 def test_a_block_is_its_updates_one_by_one(learner, fresh, batch_of):
@@ -78,6 +81,14 @@ def test_the_same_seed_gives_the_same_result_bit_by_bit(learner, fresh, batch_of
         np.testing.assert_array_equal(one, other)
 
 
+def assert_all_moved(learner, before, after):
+    for name, layout in learner.agent.layouts.items():
+        cuts = np.cumsum(layout.sizes)[:-1]
+        for old, new in zip(before.networks[name].params, after.networks[name].params, strict=True):
+            for index, pair in enumerate(zip(np.split(old, cuts), np.split(new, cuts), strict=True)):
+                assert np.any(pair[0] != pair[1]) or not pair[0].size, f"array {index} of {name} did not move"
+
+
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_everything_that_should_learn_moves(objective, learner_of, state_of, batch_of):
     """Every array of every network changes in training, whatever the objective."""
@@ -86,26 +97,175 @@ def test_everything_that_should_learn_moves(objective, learner_of, state_of, bat
     after = copy(before)
     for seed in range(2):
         after, metrics = learner.update(after, batch_of(seed))
-        check_finite(metrics)
-    for name, layout in learner.agent.layouts.items():
-        cuts = np.cumsum(layout.sizes)[:-1]
-        for old, new in zip(before.parts[name].rows, after.parts[name].rows, strict=True):
-            for index, pair in enumerate(zip(np.split(old, cuts), np.split(new, cuts), strict=True)):
-                assert np.any(pair[0] != pair[1]) or not pair[0].size, f"array {index} of {name} did not move"
+        assert check_finite(metrics) == set()
+    assert_all_moved(learner, before, after)
+
+
+def test_everything_of_the_modern_agent_that_should_learn_moves(modern, state_of, batch_of):
+    before = state_of(modern)
+    after, batch = copy(before), batch_of()
+    ends = {"is_first": batch["is_first"].at[0, 2].set(True), "is_terminal": batch["is_terminal"].at[0, 1].set(True)}
+    for _ in range(2):
+        after, metrics = modern.update(after, batch | ends)
+        assert check_finite(metrics) == set()
+    assert_all_moved(modern, before, after)
+    # The slow critics follow at their rate: behind the critics, which started at the same place.
+    start, slow, fast = before.slow_critic, after.slow_critic, after.networks["critic"].params
+    assert 0 < np.abs(slow - start).max() < 0.05 * np.abs(fast - start).max()
 
 
 def test_an_explored_model_serves_other_tasks_and_may_be_frozen(nano, spaces, learner_of, state_of, batch_of):
     """Adaptation: the model of an explorer, put into another agent with another number of tasks."""
-    explored = state_of(learner_of(), seed=5).parts["model"]
-    novelty = replace(nano.novelty, objective="dreamer")
-    learner = Learner(replace(nano, novelty=novelty, learn_model=False), replace(spaces, tasks=1))
+    explored = state_of(learner_of(), seed=5).networks["model"]
+    intrinsic = replace(nano.intrinsic, objective="dreamer")
+    learner = Learner(replace(nano, intrinsic=intrinsic, learn_model=False), replace(spaces, tasks=1))
     state = state_of(learner)
-    before = state._replace(parts=state.parts | {"model": explored})
+    before = state._replace(networks=state.networks | {"model": explored})
     after, metrics = learner.update(copy(before), batch_of() | {"reward": batch_of()["reward"][..., :1]})
-    np.testing.assert_array_equal(explored.rows, after.parts["model"].rows)
-    for part in ("reward", "actor", "critic"):
-        assert np.all(np.any(before.parts[part].rows != after.parts[part].rows, -1))
+    np.testing.assert_array_equal(explored.params, after.networks["model"].params)
+    for kind in ("reward", "actor", "critic"):
+        assert np.all(np.any(before.networks[kind].params != after.networks[kind].params, -1))
     assert "model/gradient" not in metrics
+
+
+# --- Gradient paths ---
+
+
+def adams_means(state):
+    """After a first update, Adam's mean is a tenth of the clipped gradient."""
+    return {name: np.asarray(tree_get(each.opt_state, "mu")) for name, each in state.networks.items()}
+
+
+def gradients_of(learner, state_of):
+    """The gradients of a batch at some parameters."""
+
+    def gradients(params, batch):
+        state = state_of(learner)
+        networks = {name: init_train_state(jnp.array(params[name], copy=True)) for name in state.networks}
+        return adams_means(learner.update(state._replace(networks=networks), batch)[0])
+
+    return gradients
+
+
+@pytest.fixture(scope="module")
+def exploring(learner, state_of):
+    return gradients_of(learner, state_of), state_of(learner).params
+
+
+@pytest.fixture(scope="module")
+def supervised(learner_of, state_of):
+    learner = learner_of("dreamer")
+    return gradients_of(learner, state_of), state_of(learner).params
+
+
+def other_rewards(batch):
+    return batch | {"reward": 3 - 2 * batch["reward"]}
+
+
+def test_task_reward_trains_nothing_but_the_tasks_while_exploring(exploring, batch_of):
+    gradients, params = exploring
+    one, other = gradients(params, batch_of()), gradients(params, other_rewards(batch_of()))
+    np.testing.assert_array_equal(one["model"], other["model"])
+    np.testing.assert_array_equal(one["intrinsic"], other["intrinsic"])
+    for kind in ("actor", "critic"):  # tasks' own may change: their imagined rewards are bounded by those in the batch
+        np.testing.assert_array_equal(one[kind][0], other[kind][0])
+    assert np.all(np.any(one["reward"] != other["reward"], -1))
+
+
+def test_task_reward_reaches_no_explorer_of_the_modern_agent_either(modern, state_of, batch_of):
+    """Whatever is normalised or bounded by running statistics: exploration's are its own."""
+    gradients, params = gradients_of(modern, state_of), state_of(modern).params
+    one, other = gradients(params, batch_of()), gradients(params, other_rewards(batch_of()))
+    np.testing.assert_array_equal(one["model"], other["model"])
+    np.testing.assert_array_equal(one["intrinsic"], other["intrinsic"])
+    for kind in ("actor", "critic"):
+        np.testing.assert_array_equal(one[kind][0], other[kind][0])
+    assert np.all(np.any(one["reward"] != other["reward"], -1))
+
+
+def test_reward_heads_train_only_their_own_tasks_behaviour(exploring, batch_of):
+    gradients, params = exploring
+    heads = params["reward"].at[0].multiply(2.0)
+    one, other = gradients(params, batch_of()), gradients(params | {"reward": heads}, batch_of())
+    for kind in ("model", "intrinsic"):
+        np.testing.assert_array_equal(one[kind], other[kind])
+    for kind in ("actor", "critic"):  # rows: explorer, task 0, task 1
+        changed = np.any(one[kind] != other[kind], -1)
+        assert changed.tolist() == [False, True, False]
+
+
+def test_the_oracles_reward_trains_the_world_model(supervised, batch_of):
+    gradients, params = supervised
+    one, other = gradients(params, batch_of()), gradients(params, other_rewards(batch_of()))
+    assert np.any(one["model"] != other["model"])
+    assert one["actor"].shape[0] == 2  # no explorer
+
+
+def test_the_ensemble_trains_the_explorer_and_nobody_else(exploring, batch_of):
+    gradients, params = exploring
+    one, other = gradients(params, batch_of()), gradients(params | {"intrinsic": 1.5 * params["intrinsic"]}, batch_of())
+    for kind in ("model", "reward"):
+        np.testing.assert_array_equal(one[kind], other[kind])
+    for kind in ("actor", "critic"):
+        changed = np.any(one[kind] != other[kind], -1)
+        assert changed.tolist() == [True, False, False]
+
+
+def test_behaviours_train_neither_the_world_model_nor_the_ensemble(exploring, batch_of):
+    gradients, params = exploring
+    changed = {name: 1.5 * params[name] for name in ("actor", "critic")}
+    one, other = gradients(params, batch_of()), gradients(params | changed, batch_of())
+    for kind in ("model", "intrinsic", "reward"):
+        np.testing.assert_array_equal(one[kind], other[kind])
+
+
+@pytest.mark.parametrize("gradient", ["through", "stopped"])
+def test_disagreement_reaches_the_actor_directly_only_when_through(
+    gradient, learner_of, state_of, batch_of, exploring
+):
+    learner = learner_of(gradient=gradient)
+    gradients = exploring[0] if gradient == "through" else gradients_of(learner, state_of)
+    params = exploring[1]
+    mute = params["critic"] * 0  # a critic that values nothing leaves only the direct path
+    explorer = gradients(params | {"critic": mute}, batch_of())["actor"][0]
+    assert bool(np.any(explorer != 0)) == (gradient == "through")
+    # Through a critic that does value something, the actor learns either way. Its values are above 0, as its rewards are.
+    valued = params["critic"].at[:, -1].add(10.0)
+    assert np.any(gradients(params | {"critic": valued}, batch_of())["actor"][0] != 0)
+
+
+def test_the_retrospective_actor_learns_and_has_no_use_for_a_critic(learner_of, state_of, batch_of):
+    learner = learner_of("retrospective")
+    gradients, params = gradients_of(learner, state_of), state_of(learner).params
+    one = gradients(params, batch_of())
+    other = gradients(params | {"critic": 2 * params["critic"]}, batch_of())
+    assert np.any(one["actor"][0] != 0)
+    np.testing.assert_array_equal(one["actor"][0], other["actor"][0])
+    assert np.any(one["actor"][1] != other["actor"][1])
+
+
+def test_a_batch_that_lacks_something_is_refused(learner, batch_of):
+    batch = batch_of()
+    del batch["proprio"]
+    with pytest.raises(ValueError, match="lacks proprio"):
+        open_batch(learner.agent, batch)
+    batch = batch_of() | {"reward": jnp.zeros((3, 4, 1))}
+    with pytest.raises(ValueError, match="rewards of 1 tasks"):
+        open_batch(learner.agent, batch)
+
+
+def test_a_state_is_plain_arrays(state_of, learner):
+    state = state_of(learner)
+    assert all(isinstance(each, TrainState) for each in state.networks.values())
+    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(state))
+
+
+def test_the_range_of_task_rewards_only_widens_and_the_explorers_shrinks(learner):
+    stats = init_stats(3)._replace(reward_low=jnp.array([-2.0, -2.0, -2.0]), reward_high=jnp.array([4.0, 4.0, 4.0]))
+    rewards = jnp.array([[[-5.0, 1.0]], [[1.0, 7.0]]])
+    after = observe_rewards(learner.agent, stats, rewards)
+    np.testing.assert_allclose(after.reward_low, [-2 * RANGE_DECAY, -5, -2], rtol=1e-6)
+    np.testing.assert_allclose(after.reward_high, [4 * RANGE_DECAY, 4, 7], rtol=1e-6)
 
 
 # --- Numbers that go wrong ---
@@ -115,88 +275,48 @@ def poisoned(batch, update):
     return batch | {"proprio": batch["proprio"].at[update, 0, 1, 0].set(jnp.nan)}
 
 
-def test_a_bad_number_stops_training_with_the_part_and_the_update(learner, fresh, batch_of):
+def test_a_bad_number_stops_training_with_the_network_and_the_update(learner, fresh, batch_of):
     state, metrics = learner.update_block(fresh(), poisoned(batch_of(blocks=(2,)), 1))
     with pytest.raises(NotFiniteError, match=r"'model'.*at update 1\."):
         check_finite(metrics)
     # The last good parameters survive: those after update 0.
     assert all(np.isfinite(leaf).all() for leaf in leaves(state))
     good, _ = learner.update_block(fresh(), batch_of(blocks=(2,)))
-    assert np.any(state.parts["model"].rows != good.parts["model"].rows)
-    assert steps_of(state.parts["model"]) == [1]
+    assert np.any(state.networks["model"].params != good.networks["model"].params)
+    assert steps_of(state, "model") == [1]
 
 
-def test_one_bad_probe_is_named_and_the_others_go_on(learner, fresh, batch_of):
+def test_a_bad_task_is_named_and_everything_else_learns_on(learner, fresh, batch_of):
     before, batches = fresh(), batch_of(blocks=(2,))
-    bad = batches | {"reward": batches["reward"].at[0, 0, 0, 1].set(jnp.inf)}
+    bad = batches | {"reward": batches["reward"].at[0, 0, 0, 1].set(jnp.nan)}
     after, metrics = learner.update_block(copy(before), bad)
-    with pytest.raises(NotFiniteError, match=r"'task 1/reward' was not finite at update 0"):
-        check_finite(metrics)
-    assert steps_of(after.parts["reward"]) == [2, 1]
-    assert steps_of(after.parts["model"]) == [2]
+    assert check_finite(metrics) == {"task 1"}
+    assert steps_of(after, "reward") == [2, 1]
+    assert steps_of(after, "model") == [2]
+    assert all(np.isfinite(leaf).all() for leaf in leaves(after))
+
+
+@pytest.mark.parametrize("name", ["model", "intrinsic", "explorer/actor", "explorer/critic"])
+def test_what_exploration_needs_must_stay_finite(name):
+    flags = {f"{each}/finite": np.ones(3) for each in ("model", "intrinsic", "explorer/actor", "explorer/critic")}
+    flags |= {"update": np.array([7, 8, 9]), "task 0/actor/finite": np.array([0, 1, 1])}
+    assert check_finite(flags) == {"task 0"}
+    with pytest.raises(NotFiniteError, match=rf"of '{name}' was not finite at update 8\."):
+        check_finite(flags | {f"{name}/finite": np.array([1, 0, 0])})
+
+
+def test_the_network_where_trouble_began_is_named_first():
+    flags = {f"{name}/finite": np.zeros(1) for name in ("explorer/actor", "intrinsic", "model")}
+    with pytest.raises(NotFiniteError, match=r"'model' \(and then of intrinsic, explorer/actor\)"):
+        check_finite(flags | {"update": np.zeros(1)})
 
 
 def test_good_numbers_pass(learner, fresh, batch_of):
     _, metrics = learner.update_block(fresh(), batch_of(blocks=(2,)))
-    check_finite(metrics)
+    assert check_finite(metrics) == set()
     flags = {name for name in metrics if name.endswith("/finite")}
-    rows = sum(len(learner.agent.labels(part)) for part in learner.agent.layouts)
+    rows = sum(len(learner.agent.labels(kind)) for kind in learner.agent.layouts)
     assert len(flags) == rows
-
-
-# --- Acting ---
-
-
-@pytest.fixture(scope="module")
-def seeing():
-    rng = np.random.default_rng(0)
-    return Observation(proprio=jnp.asarray(rng.normal(size=(ENVIRONMENTS, 5)), jnp.float32))
-
-
-def test_what_is_carried_is_forgotten_at_the_first_step(learner, fresh, seeing):
-    state, key, none = fresh(), jax.random.key(1), jnp.zeros(ENVIRONMENTS, bool)
-    action, carried = learner.act(state, learner.carry(ENVIRONMENTS), seeing, none, key, "sample")
-    np.testing.assert_array_equal(carried.action, action)
-    new, _ = learner.act(state, learner.carry(ENVIRONMENTS), seeing, none, key, "sample")
-    first = jnp.asarray([True, False, False])
-    mixed, _ = learner.act(state, carried, seeing, first, key, "sample")
-    np.testing.assert_array_equal(mixed[0], new[0])
-    assert np.all(np.any(mixed[1:] != new[1:], -1))
-
-
-def test_modes_and_policies_differ(learner, fresh, seeing):
-    state, key, first = fresh(), jax.random.key(1), jnp.ones(ENVIRONMENTS, bool)
-    carried = learner.carry(ENVIRONMENTS)
-    actions = {
-        mode: learner.act(state, carried, seeing, first, key, mode)[0] for mode in ("sample", "noise", "mode")
-    }
-    actions |= {
-        f"task {i}": learner.act(state, carried, seeing, first, key, "sample", task=i)[0] for i in (0, 1)
-    }
-    for one, action in actions.items():
-        assert action.shape == (ENVIRONMENTS, 2) and np.abs(action).max() <= 1
-        assert all(np.any(action != other) for name, other in actions.items() if name != one)
-    with pytest.raises(ValueError, match="no task 2"):
-        learner.act(state, carried, seeing, first, key, "sample", task=2)
-
-
-def test_random_exploration_is_uniform(learner_of, state_of, seeing):
-    learner = learner_of("random")
-    state = state_of(learner)
-    carried, first = learner.carry(ENVIRONMENTS), jnp.ones(ENVIRONMENTS, bool)
-    drawn = [learner.act(state, carried, seeing, first, jax.random.key(i))[0] for i in range(300)]
-    drawn = np.asarray(drawn)
-    np.testing.assert_allclose(drawn.mean((0, 1)), 0, atol=0.08)
-    np.testing.assert_allclose(drawn.std((0, 1)), 1 / np.sqrt(3), atol=0.04)
-
-
-def test_the_oracle_collects_with_its_task(learner_of, state_of, seeing):
-    learner = learner_of("dreamer")
-    state, key = state_of(learner), jax.random.key(0)
-    carried, first = learner.carry(ENVIRONMENTS), jnp.ones(ENVIRONMENTS, bool)
-    collecting, _ = learner.act(state, carried, seeing, first, key, "sample")
-    task, _ = learner.act(state, carried, seeing, first, key, "sample", task=0)
-    np.testing.assert_array_equal(collecting, task)
 
 
 # --- Precision ---
@@ -208,32 +328,33 @@ def test_both_precisions_end_at_the_same_losses(nano, spaces, state_of):
     proprio = np.stack([np.sin((0.3 + 0.2 * i) * time) for i in range(5)], -1)
     batch = {"proprio": proprio, "action": proprio[..., 3:], "reward": proprio[..., :2]}
     batches = {name: jnp.tile(jnp.asarray(values, jnp.float32), (200, 1, 1, 1)) for name, values in batch.items()}
+    batches |= {name: jnp.zeros((200, 3, 4), bool) for name in ("is_first", "is_terminal")}
     model = replace(nano.model, deter=32, hidden=32, stoch=8, learning_rate=3e-3)
-    config = replace(nano, model=model, novelty=replace(nano.novelty, width=32, learning_rate=3e-3))
+    config = replace(nano, model=model, intrinsic=replace(nano.intrinsic, width=32, learning_rate=3e-3))
     ends = {}
     for precision in ("float32", "bfloat16"):
         learner = Learner(replace(config, precision=precision), spaces)
         state, metrics = learner.update_block(state_of(learner), batches)
         check_finite(metrics)
-        assert all(part.rows.dtype == jnp.float32 for part in state.parts.values())
+        assert all(each.params.dtype == jnp.float32 for each in state.networks.values())
         assert learner.carry(1).state.deter.dtype == precision
         ends[precision] = jax.device_get(metrics)
-    for name in ("model/loss", "model/proprio", "novelty/loss", "task 0/reward_loss", "explorer/reward"):
+    for name in ("model/loss", "model/proprio", "intrinsic/loss", "task 0/reward_loss", "explorer/reward"):
         full, half = (ends[precision][name] for precision in ("float32", "bfloat16"))
         assert full[-20:].mean() < 0.5 * full[:5].mean(), f"{name} did not fall"
         np.testing.assert_allclose(half[-20:].mean(), full[-20:].mean(), rtol=0.05, err_msg=name)
 
 
 def test_gradients_point_the_same_way_in_both_precisions(nano, spaces, state_of, batch_of):
-    """One update: every part's gradient in bfloat16 has a cosine of at least 0.98 with float32's, losses are within 3 %."""
-    taught = {}
+    """One update: every network's gradient in bfloat16 has a cosine of at least 0.98 with float32's, losses are within 3 %."""
+    found = {}
     for precision in ("float32", "bfloat16"):
         learner = Learner(replace(nano, precision=precision), spaces)
         state, metrics = learner.update(state_of(learner), batch_of())
-        taught[precision] = {name: np.asarray(tree_get(part.memory, "mu")) for name, part in state.parts.items()}, metrics
-    (full, full_metrics), (half, half_metrics) = taught["float32"], taught["bfloat16"]
+        found[precision] = adams_means(state), metrics
+    (full, full_metrics), (half, half_metrics) = found["float32"], found["bfloat16"]
     for name, rows in full.items():
         for one, other in zip(rows, half[name], strict=True):
             assert one @ other > 0.98 * np.linalg.norm(one) * np.linalg.norm(other), name
-    for name in ("model/loss", "novelty/loss", "task 0/reward_loss", "task 1/critic_loss"):
+    for name in ("model/loss", "intrinsic/loss", "task 0/reward_loss", "task 1/critic_loss"):
         np.testing.assert_allclose(half_metrics[name], full_metrics[name], rtol=0.03, err_msg=name)

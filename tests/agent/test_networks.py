@@ -8,9 +8,9 @@ import pytest
 from jax import lax
 from scipy import stats
 
-from plan2explore.agent import convolutions, products
-from plan2explore.agent.convolutions import LAYOUT
-from plan2explore.agent.networks import MLP, GRUCell, ImageDecoder, ImageEncoder, Linear
+from plan2explore.agent.fast import conv, linear
+from plan2explore.agent.fast.conv import LAYOUT
+from plan2explore.agent.networks import MLP, BlockGRUCell, GRUCell, ImageDecoder, ImageEncoder, Linear, RMSNorm
 
 KEY = jax.random.key(0)
 
@@ -30,22 +30,33 @@ def test_glorot_limits_and_zero_biases():
     assert 0.99 * limit < jnp.abs(image.weight).max() <= limit
 
 
-@pytest.mark.parametrize("activation", ["elu", "relu"])
-def test_mlp_against_its_definition(activation):
-    network = MLP(3, 2, 7, 2, activation, key=KEY)
-    network = jax.tree.map(lambda leaf: leaf + 0.1, network)  # so that biases count
+@pytest.mark.parametrize("kind", ["elu", "relu", "norm"])
+def test_mlp_against_its_definition(kind):
+    network = MLP(3, 2, 7, 2, key=KEY, relu=kind == "relu", norm=kind == "norm")
+    network = jax.tree.map(lambda leaf: leaf + 0.1, network)  # so that biases and scales count
     x = random(4, 5, 3)
     hidden = np.asarray(x, np.float64)
-    for layer in network.layers[:-1]:
+    for index, layer in enumerate(network.layers[:-1]):
         hidden = hidden @ np.asarray(layer.weight) + np.asarray(layer.bias)
-        hidden = np.where(hidden > 0, hidden, np.expm1(hidden) if activation == "elu" else 0)
+        if kind == "norm":  # RMSNorm, then SiLU
+            hidden = hidden / np.sqrt(np.square(hidden).mean(-1, keepdims=True) + 1e-4) * network.norms[index].scale
+            hidden = hidden / (1 + np.exp(-hidden))
+        else:
+            hidden = np.where(hidden > 0, hidden, np.expm1(hidden) if kind == "elu" else 0)
     expected = hidden @ np.asarray(network.layers[-1].weight) + np.asarray(network.layers[-1].bias)
     np.testing.assert_allclose(network(x), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_mlp_refuses_unknown_activations():
-    with pytest.raises(ValueError, match="choose one of elu, relu"):
-        MLP(3, 2, 7, 2, "gelu", key=KEY)
+def test_a_last_layer_may_start_small():
+    plain, small = (MLP(3, 2, 7, 1, key=KEY, out_scale=scale) for scale in (1.0, 0.01))
+    np.testing.assert_allclose(small(random(4, 3)), 0.01 * plain(random(4, 3)), rtol=1e-4, atol=1e-6)
+
+
+def test_rms_norm_is_computed_in_float32():
+    x = (1e4 * random(3, 64)).astype(jnp.bfloat16)
+    normed = RMSNorm(64)(x)
+    assert normed.dtype == jnp.bfloat16
+    np.testing.assert_allclose(np.square(normed.astype(jnp.float32)).mean(-1), 1, rtol=0.02)
 
 
 def test_gru_against_its_equations():
@@ -67,6 +78,41 @@ def test_gru_against_its_equations():
 def test_gru_starts_with_an_orthogonal_recurrence():
     weight = GRUCell(3, 4, KEY).state_weight
     np.testing.assert_allclose(weight @ weight.T, np.eye(4), atol=1e-5)
+
+
+def test_block_gru_against_its_equations():
+    cell = jax.tree.map(lambda leaf: leaf + 0.05, BlockGRUCell(deter=6, stoch=3, action=2, width=4, blocks=2, key=KEY))
+    deter, stoch, action = (np.asarray(random(5, size, seed=size), np.float64) for size in (6, 3, 2))
+
+    def sigmoid(a):
+        return 1 / (1 + np.exp(-a))
+
+    def activate(a, norm):
+        a = a / np.sqrt(np.square(a).mean(-1, keepdims=True) + 1e-4) * np.asarray(norm.scale)
+        return a * sigmoid(a)
+
+    def affine(layer, a):
+        return a @ np.asarray(layer.weight) + np.asarray(layer.bias)
+
+    inputs = zip(cell.inputs, cell.input_norms, (deter, stoch, action), strict=True)
+    hidden = affine(cell.shared, np.concatenate([activate(affine(layer, x), norm) for layer, norm, x in inputs], -1))
+    for block in (0, 1):
+        part = slice(3 * block, 3 * block + 3)
+        hidden[:, part] += deter[:, part] @ cell.hidden.weight[block] + cell.hidden.bias[block]
+    hidden, expected = activate(hidden, cell.hidden_norm), np.zeros((5, 6))
+    for block in (0, 1):
+        part = slice(3 * block, 3 * block + 3)
+        gates = hidden[:, part] @ np.asarray(cell.gates.weight[block]) + np.asarray(cell.gates.bias[block])
+        reset, candidate, update = np.split(gates, 3, -1)
+        update = sigmoid(update - 1)
+        expected[:, part] = update * np.tanh(sigmoid(reset) * candidate) + (1 - update) * deter[:, part]
+    got = cell(*(jnp.float32(x) for x in (deter, stoch, action)))
+    np.testing.assert_allclose(got, expected, atol=1e-5)
+
+
+def test_blocks_that_do_not_divide_the_state_are_refused():
+    with pytest.raises(ValueError, match="3 blocks do not divide a recurrent state of 8"):
+        BlockGRUCell(8, 4, 2, 4, 3, KEY)
 
 
 def test_the_papers_encoder_and_decoder():
@@ -126,24 +172,24 @@ def plain_decoder(decoder, features):
 
 @pytest.mark.parametrize("gpu", [True, False])
 def test_the_encoder_is_a_chain_of_plain_convolutions(gpu, monkeypatch):
-    monkeypatch.setattr(products, "on_gpu", lambda: gpu)
+    monkeypatch.setattr(linear, "on_gpu", lambda: gpu)
     encoder, images = ImageEncoder(32, 4, KEY), random(2, 32, 32, 3)
     expected = gradients(lambda encoder, images: jnp.mean(jnp.sin(plain_encoder(encoder, images))), encoder, images)
     assert_same(expected, gradients(lambda encoder, images: jnp.mean(jnp.sin(encoder(images))), encoder, images))
 
 
-@pytest.mark.parametrize("device", ["cpu", "gpu", "gpu, filled up"])
-def test_the_decoder_is_a_chain_of_plain_convolutions_in_picture_and_loss(device, monkeypatch):
-    monkeypatch.setattr(products, "on_gpu", lambda: device != "cpu")
-    if device == "gpu, filled up":
-        monkeypatch.setattr(convolutions, "MANY_IMAGES", 6)
-        monkeypatch.setattr(convolutions, "ROUND_NUMBER", 4)
+@pytest.mark.parametrize("device", ["cpu", "gpu", "gpu, padded"])
+def test_the_decoder_is_a_chain_of_plain_convolutions_in_image_and_loss(device, monkeypatch):
+    monkeypatch.setattr(linear, "on_gpu", lambda: device != "cpu")
+    if device == "gpu, padded":
+        monkeypatch.setattr(conv, "MANY_IMAGES", 6)
+        monkeypatch.setattr(conv, "ROUND_NUMBER", 4)
 
     def plain_loss(decoder, features, images):
         return 0.5 * jnp.mean(jnp.square(plain_decoder(decoder, features) - images).sum((-1, -2, -3))) / images[0, 0].size
 
     def loss(decoder, features, images):
-        return jnp.mean(decoder.squared_miss(features, images)) / images[0, 0].size
+        return jnp.mean(decoder.gaussian_nll(features, images)) / images[0, 0].size
 
     features, images = random(2, 3, 5), random(2, 3, 32, 32, 3, seed=1)
     decoder = jax.tree.map(lambda leaf: leaf + 0.01, ImageDecoder(5, 32, 4, KEY))
@@ -155,7 +201,7 @@ def test_the_decoders_likelihood_against_scipy():
     decoder, features, images = ImageDecoder(5, 16, 2, KEY), random(2, 3, 5), random(2, 3, 16, 16, 3, seed=1)
     constant = 16 * 16 * 3 * 0.5 * np.log(2 * np.pi)
     expected = -stats.norm.logpdf(images, loc=decoder(features)).sum((-1, -2, -3)) - constant
-    np.testing.assert_allclose(decoder.squared_miss(features, images), expected, rtol=1e-4)
+    np.testing.assert_allclose(decoder.gaussian_nll(features, images), expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("cast", ["input", "weights"])
@@ -165,13 +211,13 @@ def test_layers_compute_in_the_narrower_precision(cast):
 
     def results():
         decoder = ImageDecoder(3, 16, 2, KEY)
-        networks = MLP(3, 2, 4, 1, key=KEY), GRUCell(3, 4, KEY), ImageEncoder(16, 2, KEY), decoder
+        networks = MLP(3, 2, 4, 1, key=KEY, norm=True), GRUCell(3, 4, KEY), ImageEncoder(16, 2, KEY), decoder
         if cast == "weights":
             networks = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), networks)
         mlp, cell, encoder, decoder = networks
         gru = cell(ones(2, 3), ones(2, 4))
         computed = mlp(ones(2, 3)), gru, encoder(ones(2, 16, 16, 3)), decoder(ones(2, 3))
-        return computed, decoder.squared_miss(ones(2, 3), ones(2, 16, 16, 3))
+        return computed, decoder.gaussian_nll(ones(2, 3), ones(2, 16, 16, 3))
 
     computed, loss = jax.eval_shape(results)
     assert [result.dtype for result in computed] == [jnp.bfloat16] * 4

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from plan2explore.agent import convolutions as conv
-from plan2explore.agent import products
+from plan2explore.agent.fast import conv, linear
 
 LAYOUT = conv.LAYOUT
 
@@ -15,14 +14,14 @@ LAYOUT = conv.LAYOUT
 @pytest.fixture(params=["gpu", "cpu"], autouse=True)
 def device(request, monkeypatch):
     """Every test sees both forms."""
-    monkeypatch.setattr(products, "on_gpu", lambda: request.param == "gpu")
+    monkeypatch.setattr(linear, "on_gpu", lambda: request.param == "gpu")
 
 
-def plain_shrink(images, weight):
+def plain_conv(images, weight):
     return lax.conv_general_dilated(images, weight, (2, 2), "VALID", dimension_numbers=LAYOUT)
 
 
-def plain_grow(images, weight):
+def plain_conv_transpose(images, weight):
     return lax.conv_transpose(images, weight[::-1, ::-1], (2, 2), "VALID", dimension_numbers=LAYOUT)
 
 
@@ -46,19 +45,19 @@ def assert_same(plain, layer, images, weight):
 
 
 @pytest.mark.parametrize("side", [16, 15, 6])
-def test_shrink_is_the_strided_convolution(side):
-    assert_same(plain_shrink, conv.shrink, random(2, side, side, 3), random(4, 4, 3, 5, seed=1) / 7)
+def test_conv_is_the_strided_convolution(side):
+    assert_same(plain_conv, conv.conv, random(2, side, side, 3), random(4, 4, 3, 5, seed=1) / 7)
 
 
 @pytest.mark.parametrize("side", [1, 5])
 @pytest.mark.parametrize("kernel", [5, 6])
-def test_grow_is_the_transposed_convolution(side, kernel):
-    assert_same(plain_grow, conv.grow, random(2, side, side, 3), random(kernel, kernel, 3, 4, seed=1) / 7)
+def test_conv_transpose_is_the_transposed_convolution(side, kernel):
+    assert_same(plain_conv_transpose, conv.conv_transpose, random(2, side, side, 3), random(kernel, kernel, 3, 4, seed=1) / 7)
 
 
-def test_shrink_against_loops():
+def test_conv_against_loops():
     images, weight = random(1, 7, 7, 2), random(4, 4, 2, 3, seed=1)
-    made = conv.shrink(images, weight)
+    made = conv.conv(images, weight)
     assert made.shape == (1, 2, 2, 3)
     for y in range(2):
         for x in range(2):
@@ -68,9 +67,9 @@ def test_shrink_against_loops():
 
 
 @pytest.mark.parametrize(("kernel", "side"), [(5, 9), (6, 10)])
-def test_grow_against_loops(kernel, side):
+def test_conv_transpose_against_loops(kernel, side):
     images, weight = random(1, 3, 3, 2), random(kernel, kernel, 2, 3, seed=1)
-    made = conv.grow(images, weight)
+    made = conv.conv_transpose(images, weight)
     expected = np.zeros((side, side, 3))
     for y in range(3):
         for x in range(3):
@@ -90,20 +89,20 @@ def test_blocks_and_back():
     np.testing.assert_array_equal(conv.images_of_blocks(larger, 4), random(2, 8, 8, 3))
 
 
-def test_grow_in_blocks_is_grow():
+def test_conv_transpose_in_blocks_is_conv_transpose():
     images, weight = random(2, 5, 5, 3), random(6, 6, 3, 4, seed=1)
-    plain, blocks = plain_grow(images, weight), conv.grow_blocks(images, weight)
+    plain, blocks = plain_conv_transpose(images, weight), conv.conv_transpose_blocks(images, weight)
     np.testing.assert_allclose(conv.images_of_blocks(blocks), plain, rtol=1e-5, atol=1e-4)
 
 
-def test_grow_from_blocks_to_double_blocks_is_grow():
+def test_conv_transpose_from_blocks_to_double_blocks_is_conv_transpose():
     def from_blocks(images, weight):
-        return conv.images_of_blocks(conv.grow_double_blocks(conv.image_blocks(images), weight), 4)
+        return conv.images_of_blocks(conv.conv_transpose_double_blocks(conv.image_blocks(images), weight), 4)
 
-    assert_same(plain_grow, from_blocks, random(2, 6, 6, 3), random(6, 6, 3, 4, seed=1) / 7)
+    assert_same(plain_conv_transpose, from_blocks, random(2, 6, 6, 3), random(6, 6, 3, 4, seed=1) / 7)
 
 
 def test_the_images_precision_is_kept():
     half = jnp.ones((1, 8, 8, 2), jnp.bfloat16)
-    assert jax.eval_shape(conv.shrink, half, jnp.ones((4, 4, 2, 3))).dtype == half.dtype
-    assert jax.eval_shape(conv.grow, half, jnp.ones((6, 6, 2, 3))).dtype == half.dtype
+    assert jax.eval_shape(conv.conv, half, jnp.ones((4, 4, 2, 3))).dtype == half.dtype
+    assert jax.eval_shape(conv.conv_transpose, half, jnp.ones((6, 6, 2, 3))).dtype == half.dtype

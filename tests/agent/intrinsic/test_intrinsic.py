@@ -9,18 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from plan2explore.agent.distributions import jensen_renyi
-from plan2explore.agent.ensemble import disagreement, one_step_inputs
-from plan2explore.agent.experience import Experience, Sizes
+from plan2explore.agent.intrinsic import OBJECTIVES, Experience, Nothing, Objective, Sizes, find_objective, register
+from plan2explore.agent.intrinsic import max as max_objective
+from plan2explore.agent.intrinsic.ensemble import disagreement, one_step_inputs
+from plan2explore.agent.intrinsic.max import jensen_renyi
 from plan2explore.agent.learner import Learner
-from plan2explore.agent.novelty import OBJECTIVES, find_objective, register
-from plan2explore.agent.novelty import max as max_objective
-from plan2explore.agent.novelty.objective import Nothing, Objective
 from plan2explore.agent.world_model import State
-from plan2explore.config import NoveltyConfig
+from plan2explore.config import IntrinsicConfig
 
 SIZES = Sizes(deter=4, stoch=3, embedding=5, action=2)
-CONFIG = NoveltyConfig(members=3, width=8)
+CONFIG = IntrinsicConfig(members=3, width=8)
 TIME, BATCH = 4, 6
 
 
@@ -31,7 +29,7 @@ def experience():
     def draw(*size):
         return jnp.asarray(rng.normal(size=(TIME, BATCH, *size)), jnp.float32)
 
-    return Experience(State(draw(4), draw(3)), draw(2), draw(5), jnp.abs(draw()) * 1000)
+    return Experience(State(draw(4), draw(3)), draw(2), draw(5), jnp.abs(draw()) * 1000, jnp.zeros((TIME, BATCH), bool))
 
 
 def test_the_papers_methods_are_there():
@@ -53,7 +51,7 @@ def test_retrospection_is_one_step_of_the_same_disagreement():
 
 
 @pytest.mark.parametrize("variance", ["trained", "untrained"])
-def test_the_variances_of_max_are_trained_unless_the_programs_variant_is_asked_for(experience, variance):
+def test_the_variances_of_max_are_trained_unless_the_released_codes_variant_is_asked_for(experience, variance):
     config, objective = replace(CONFIG, max_variance=variance), find_objective("max")
     ensemble = objective.init(config, SIZES, jax.random.key(0))
 
@@ -72,9 +70,9 @@ def test_max_rewards_the_divergence_of_its_members(experience):
     mean, log_variance = max_objective.predict(ensemble, steps, CONFIG)
     low, high = CONFIG.max_log_variance
     assert low < log_variance.min() and log_variance.max() < high
-    np.testing.assert_allclose(
-        objective.reward(ensemble, steps, CONFIG), jensen_renyi(mean, jnp.exp(log_variance)), rtol=1e-5
-    )
+    for reduce in ("mean", "sum"):
+        reward = objective.reward(ensemble, steps, replace(CONFIG, max_reduce=reduce))
+        np.testing.assert_allclose(reward, jensen_renyi(mean, jnp.exp(log_variance), reduce), rtol=1e-5)
 
 
 def test_the_log_variance_stays_between_its_bounds(experience):
@@ -86,14 +84,14 @@ def test_the_log_variance_stays_between_its_bounds(experience):
     assert low <= log_variance.min() < low + 0.1 and high - 0.1 < log_variance.max() <= high + 1e-3
 
 
-def test_curiosity_foretells_the_models_loss(experience):
+def test_curiosity_predicts_the_models_loss(experience):
     objective = find_objective("curiosity")
     head = objective.init(CONFIG, SIZES, jax.random.key(0))
     loss, metrics = objective.loss(head, experience, jax.random.key(1), CONFIG)
-    surprise = 1e-3 * experience.surprise[1:]
-    foretold = objective.reward(head, experience.transitions(), CONFIG)
-    np.testing.assert_allclose(loss, 0.5 * np.square(foretold - surprise).mean(), rtol=1e-5)
-    np.testing.assert_allclose(metrics["surprise"], surprise.mean(), rtol=1e-5)
+    model_loss = 1e-3 * experience.model_loss[1:]
+    predicted = objective.reward(head, experience.transitions(), CONFIG)
+    np.testing.assert_allclose(loss, 0.5 * np.square(predicted - model_loss).mean(), rtol=1e-5)
+    np.testing.assert_allclose(metrics["model_loss"], model_loss.mean(), rtol=1e-5)
 
 
 def test_only_the_oracle_reads_a_reward():
@@ -104,35 +102,35 @@ def test_only_the_oracle_reads_a_reward():
 
 def test_an_unknown_objective_is_refused_with_the_known_ones(nano, spaces):
     with pytest.raises(ValueError, match="no objective 'boredom': choose one of plan2explore"):
-        Learner(replace(nano, novelty=replace(nano.novelty, objective="boredom")), spaces)
+        Learner(replace(nano, intrinsic=replace(nano.intrinsic, objective="boredom")), spaces)
 
 
 def test_a_retrospective_actor_without_a_gradient_is_refused(nano, spaces):
-    novelty = replace(nano.novelty, objective="retrospective", gradient="stopped")
-    with pytest.raises(ValueError, match=r"never learn: set novelty.gradient=through"):
-        Learner(replace(nano, novelty=novelty), spaces)
+    intrinsic = replace(nano.intrinsic, objective="retrospective", gradient="stopped")
+    with pytest.raises(ValueError, match=r"never learn: set intrinsic.gradient=through"):
+        Learner(replace(nano, intrinsic=intrinsic), spaces)
 
 
 def test_the_oracle_needs_a_task(nano, spaces):
     with pytest.raises(ValueError, match="give Spaces at least one"):
-        Learner(replace(nano, novelty=replace(nano.novelty, objective="dreamer")), replace(spaces, tasks=0))
+        Learner(replace(nano, intrinsic=replace(nano.intrinsic, objective="dreamer")), replace(spaces, tasks=0))
 
 
 def test_the_objective_that_the_documentation_adds_trains(nano, spaces, state_of, batch_of, monkeypatch):
     """docs/objectives.md adds an objective from outside the package: its code is run as it stands there."""
-    monkeypatch.setattr("plan2explore.agent.novelty.OBJECTIVES", OBJECTIVES | {})
+    monkeypatch.setattr("plan2explore.agent.intrinsic.OBJECTIVES", OBJECTIVES | {})
     page = (Path(__file__).parents[3] / "docs" / "objectives.md").read_text()
     code = page.split("```python\n")[1].split("```")[0]
     assert len(code.splitlines()) <= 35
     exec(compile(code, "docs/objectives.md", "exec"), {})
-    config = replace(nano, novelty=replace(nano.novelty, objective="outskirts"))
+    config = replace(nano, intrinsic=replace(nano.intrinsic, objective="outskirts"))
     learner = Learner(config, replace(spaces, tasks=0))
     before = state_of(learner)
     copied = jax.tree.map(lambda leaf: leaf.copy(), before)
     after, metrics = learner.update(copied, batch_of())
-    assert metrics["novelty/spread"] > 0 and metrics["explorer/actor/finite"] == 1
-    for part in ("novelty", "actor", "critic"):
-        assert np.any(before.parts[part].rows != after.parts[part].rows)
+    assert metrics["intrinsic/spread"] > 0 and metrics["explorer/actor/finite"] == 1
+    for kind in ("intrinsic", "actor", "critic"):
+        assert np.any(before.networks[kind].params != after.networks[kind].params)
     assert "outskirts" not in OBJECTIVES
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from plan2explore.agent.activations import elu, relu
+from plan2explore.agent.fast.activations import elu, relu
 
 POINTS = np.concatenate([np.linspace(-12, 12, 481), [0.0, -0.0, 1e-3, -1e-3, 1e-6, -1e-6, -60.0, 60.0]])
 

@@ -7,30 +7,28 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from plan2explore.agent import products
-from plan2explore.agent.ensemble import (
+from plan2explore.agent.intrinsic.ensemble import (
     Ensemble,
     bootstrap_mean,
     bootstrap_weights,
     disagreement,
-    ensemble_disagreement,
     ensemble_loss,
     input_size,
     one_step_inputs,
     one_step_targets,
     target_size,
 )
-from plan2explore.agent.experience import Experience, Sizes, Transition
-from plan2explore.agent.parts import Adam, Layout, init_part, train_part
+from plan2explore.agent.intrinsic.objective import Experience, Sizes, Transition
+from plan2explore.agent.optimizer import Adam, Layout, apply_gradients, init_train_state
 from plan2explore.agent.world_model import State
-from plan2explore.config import NoveltyConfig
+from plan2explore.config import IntrinsicConfig
 
 SIZES = Sizes(deter=4, stoch=3, embedding=2, action=2)
-CONFIG = NoveltyConfig(members=3, width=32, depth=2)
+CONFIG = IntrinsicConfig(members=3, width=32, depth=2)
 TIME, BATCH = 6, 16
 
 
-def make_ensemble(config: NoveltyConfig, key: jax.Array) -> Ensemble:
+def make_ensemble(config: IntrinsicConfig, key: jax.Array) -> Ensemble:
     return Ensemble(config, input_size(config, SIZES), target_size(config, SIZES), key)
 
 
@@ -42,7 +40,8 @@ def action_world(seed: int) -> Experience:
         return jnp.asarray(rng.uniform(-1, 1, (TIME, BATCH, size)), jnp.float32)
 
     actions = draw(SIZES.action)
-    return Experience(State(draw(4), draw(3)), actions, jnp.square(actions), jnp.zeros((TIME, BATCH)))
+    nothing = jnp.zeros((TIME, BATCH))
+    return Experience(State(draw(4), draw(3)), actions, jnp.square(actions), nothing, nothing.astype(bool))
 
 
 @pytest.mark.parametrize("inputs", ["deter", "state"])
@@ -52,18 +51,19 @@ def test_the_ensemble_learns_what_an_action_does_with_one_convention(inputs):
     layout = Layout(lambda key: make_ensemble(config, key))
 
     @jax.jit
-    def train(part, experiences):
-        def step(part, experience):
-            def loss(row):
-                return ensemble_loss(layout.read(row[0]), experience, jax.random.key(0), config).sum()
+    def train(state, experiences):
+        def step(state, experience):
+            def loss(ensemble):
+                return ensemble_loss(ensemble, experience, jax.random.key(0), config).sum()
 
-            total, gradient = jax.value_and_grad(loss)(part.rows)
-            return train_part(part, gradient, total[None], Adam(3e-3, 100.0, 1e-6))[0], total
+            total, grads = jax.value_and_grad(loss)(layout.unflatten(state.params, jnp.float32))
+            adam = Adam(3e-3, 100.0, 1e-6)
+            return apply_gradients(state, layout.flatten(grads), total[None], jnp.zeros((), int), adam)[0], total
 
-        return jax.lax.scan(step, part, experiences)
+        return jax.lax.scan(step, state, experiences)
 
     experiences = jax.tree.map(lambda *parts: jnp.stack(parts), *(action_world(seed) for seed in range(300)))
-    part, losses = train(init_part(layout.init(jax.random.key(0), 1)), experiences)
+    state, losses = train(init_train_state(layout.init(jax.random.key(0))), experiences)
     # What no one can know costs 1/2 sum_d Var(a_d^2) = 4/45 a member: the loss must fall far below it.
     unknowable = 3 * 2 * 0.5 * (1 / 5 - 1 / 9)
     assert losses[:5].mean() > unknowable
@@ -75,7 +75,7 @@ def test_the_ensemble_learns_what_an_action_does_with_one_convention(inputs):
         return jnp.asarray(rng.uniform(-1, 1, (50, size)), jnp.float32)
 
     imagined = Transition(State(draw(4), draw(3)), draw(2), State(draw(4), draw(3)))
-    predicted = layout.read(part.rows[0])(one_step_inputs(imagined, config))
+    predicted = layout.unflatten(state.params, jnp.float32)(one_step_inputs(imagined, config))
     np.testing.assert_allclose(predicted.mean(0), np.square(imagined.action), atol=0.15)
 
 
@@ -83,7 +83,7 @@ def test_transitions_pair_each_state_with_the_action_taken_from_it():
     time = jnp.arange(5.0)[:, None, None]
     states = State(time * 10, time * 100)
     # Stored action t led to state t: it was taken from state t - 1.
-    experience = Experience(states, time, time, time[..., 0])
+    experience = Experience(states, time, time, time[..., 0], time[..., 0] < 0)
     steps = experience.transitions()
     assert steps.before.deter.ravel().tolist() == [0, 10, 20, 30]
     assert steps.action.ravel().tolist() == [1, 2, 3, 4]
@@ -119,20 +119,45 @@ def test_disagreement_is_the_unbiased_variance_averaged_over_dimensions():
     np.testing.assert_allclose(disagreement(jnp.asarray(predictions)), expected, rtol=1e-5)
 
 
+def unbroken(time: int, sequences: int) -> Experience:
+    """Sequences without an episode's start, of which only that matters."""
+    steps = jnp.zeros((time, sequences))
+    return Experience(State(steps, steps), steps, steps, steps, steps.astype(bool))
+
+
 def test_a_bootstrap_by_weights_is_a_bootstrap_by_copies():
     key, sequences = jax.random.key(0), 8
     drawn = jax.random.randint(key, (3 * sequences,), 0, sequences).reshape(3, sequences)
     weights = bootstrap_weights(key, 3, sequences)
     np.testing.assert_array_equal(weights.sum(1), [sequences] * 3)
     assert len({tuple(row) for row in weights.tolist()}) == 3  # every member draws its own
-    costs = jnp.asarray(np.random.default_rng(0).normal(size=(3, TIME, sequences)), jnp.float32)
-    copied = np.stack([np.asarray(costs[k])[:, drawn[k]].mean() for k in range(3)])
-    np.testing.assert_allclose(bootstrap_mean(costs, key, CONFIG), copied, rtol=1e-5)
-    without = bootstrap_mean(costs, key, replace(CONFIG, bootstrap=False))
-    np.testing.assert_allclose(without, costs.mean((1, 2)), rtol=1e-6)
+    losses = jnp.asarray(np.random.default_rng(0).normal(size=(3, TIME - 1, sequences)), jnp.float32)
+    copied = np.stack([np.asarray(losses[k])[:, drawn[k]].mean() for k in range(3)])
+    experience = unbroken(TIME, sequences)
+    np.testing.assert_allclose(bootstrap_mean(experience, losses, key, CONFIG), copied, rtol=1e-5)
+    without = bootstrap_mean(experience, losses, key, replace(CONFIG, bootstrap=False))
+    np.testing.assert_allclose(without, losses.mean((1, 2)), rtol=1e-6)
 
 
-def test_the_programs_loss_is_the_mean_of_squares():
+def test_no_transition_leads_to_the_first_step_of_an_episode():
+    """What the members make of a step across an episode's end teaches them nothing."""
+    config, experience = replace(CONFIG, bootstrap=False), action_world(0)
+    experience = experience._replace(is_first=experience.is_first.at[0].set(True).at[3, 2].set(True))
+    ensemble, key = make_ensemble(config, jax.random.key(0)), jax.random.key(1)
+    other = experience._replace(
+        states=State(*(part.at[3, 2].add(9.0) for part in experience.states)),
+        actions=experience.actions.at[3, 2].add(9.0),
+        embeddings=experience.embeddings.at[3, 2].add(9.0),
+    )
+    one, same = (ensemble_loss(ensemble, each, key, config) for each in (experience, other))
+    np.testing.assert_array_equal(one, same)
+    squares = np.square(ensemble(one_step_inputs(experience.transitions(), config)) - experience.embeddings[1:])
+    valid = np.ones((TIME - 1, BATCH), bool)
+    valid[2, 2] = False
+    np.testing.assert_allclose(one, [0.5 * member.sum(-1)[valid].mean() for member in squares], rtol=1e-5)
+
+
+def test_the_released_codes_loss_is_the_mean_of_squares():
     """A likelihood sums half of them over dimensions instead."""
     config = replace(CONFIG, target="state")
     ensemble, experience, key = make_ensemble(config, jax.random.key(0)), action_world(0), jax.random.key(1)
@@ -154,31 +179,3 @@ def test_members_start_apart_and_each_learns_from_its_own_loss():
             np.asarray(leaf).reshape(3, 3, -1) != 0, -1
         )  # (loss of a member, weights of a member)
         np.testing.assert_array_equal(touched, np.eye(3, dtype=bool))
-
-
-@pytest.mark.parametrize("shape", [(8,), (3, 5)])
-@pytest.mark.parametrize(("dtype", "share"), [(jnp.float32, 1e-5), (jnp.bfloat16, 0.05)])
-def test_the_form_for_gpus_is_the_disagreement_of_the_predictions(shape, dtype, share, monkeypatch):
-    """Values, and gradients with respect to the inputs and to every parameter of the members."""
-    ensemble = jax.tree.map(lambda leaf: leaf.astype(dtype), make_ensemble(CONFIG, jax.random.key(3)))
-    keys = jax.random.split(jax.random.key(4), 2)
-    inputs = jax.random.normal(keys[0], (*shape, input_size(CONFIG, SIZES)), dtype)
-    pull = jax.random.normal(keys[1], shape)
-
-    def told():
-        def total(ensemble, inputs):
-            made = ensemble_disagreement(ensemble, inputs)
-            return (made * pull).sum(), made
-
-        (_, made), gradients = jax.value_and_grad(total, argnums=(0, 1), has_aux=True)(ensemble, inputs)
-        return made, gradients
-
-    plain = told()
-    np.testing.assert_allclose(plain[0], disagreement(ensemble(inputs)), rtol=1e-6)
-    monkeypatch.setattr(products, "on_gpu", lambda: True)
-    wide = told()
-    assert jax.tree.structure(wide) == jax.tree.structure(plain)
-    for ours, theirs in zip(jax.tree.leaves(wide), jax.tree.leaves(plain), strict=True):
-        assert ours.dtype == theirs.dtype
-        ours, theirs = np.asarray(ours, np.float32), np.asarray(theirs, np.float32)
-        assert np.linalg.norm(ours - theirs) <= share * np.linalg.norm(theirs) + 1e-7
