@@ -207,8 +207,15 @@ def bound_values(values: PER_STEP, stats: Stats, config: ActorCriticConfig) -> P
     """Values no further than rewards in their range could add up to. A sound critic's are left as they are."""
     if not config.bound_values or config.discount == 1:
         return values
-    low, high = value_limits(stats, config)
-    return jnp.clip(values, low[:, None, None], high[:, None, None])
+    return clip_through(values, *value_limits(stats, config))
+
+
+def clip_through(x: PER_STEP, low: Float[Array, " behaviors"], high: Float[Array, " behaviors"]) -> PER_STEP:
+    """Numbers within their behaviour's bounds; the gradient passes as if there were none.
+
+    A reward head that predicts slightly less than the smallest reward must not cut the actor off from its gradient.
+    """
+    return x + lax.stop_gradient(jnp.clip(x, low[:, None, None], high[:, None, None]) - x)
 
 
 def update_return_range(stats: Stats, returns: PER_STEP, update: Int[Array, ""]) -> Stats:

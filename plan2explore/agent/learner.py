@@ -19,6 +19,7 @@ from plan2explore.agent.actor_critic import (
     Stats,
     Trajectory,
     actor_loss,
+    clip_through,
     critic_loss,
     draw_noise,
     imagine_trajectories,
@@ -351,8 +352,7 @@ def imagined_rewards(
     if len(names) > explorers:
         reward = per_behavior(nets.reward, steps.after.features[explorers:])
         if agent.config.actor_critic.bound_values:
-            low, high = (each[explorers:, None, None] for each in (stats.reward_low, stats.reward_high))
-            reward = jnp.clip(reward, low, high)
+            reward = clip_through(reward, stats.reward_low[explorers:], stats.reward_high[explorers:])
         made.append(reward)
     return jnp.concatenate(made), mean
 
