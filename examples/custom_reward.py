@@ -44,7 +44,7 @@ def main(out: Path = Path("runs/custom_reward"), quick: bool = False) -> None:
         sizes.steps,
         out,
         preset="tiny",
-        see="proprio",
+        obs="proprio",
         size=16 if quick else 64,
         updates_per_episode=sizes.updates_per_episode,
     )

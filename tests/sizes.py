@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from unittest import mock
 
 from plan2explore.agent.learner import Learner
-from plan2explore.config import AgentConfig, BehaviorConfig, ModelConfig, NoveltyConfig
+from plan2explore.config import ActorCriticConfig, AgentConfig, IntrinsicConfig, ModelConfig
 from plan2explore.phases import adapt, explore
 
 NANO = AgentConfig(
     model=ModelConfig(
         deter=8, stoch=4, hidden=8, conv_depth=2, proprio_width=8, proprio_depth=1, reward_width=8, reward_depth=1, unroll=1
     ),
-    novelty=NoveltyConfig(members=2, width=8, depth=1),
-    behavior=BehaviorConfig(horizon=3, actor_width=8, actor_depth=1, critic_width=8, critic_depth=1, unroll=1),
+    intrinsic=IntrinsicConfig(members=2, width=8, depth=1),
+    actor_critic=ActorCriticConfig(horizon=3, actor_width=8, actor_depth=1, critic_width=8, critic_depth=1, unroll=1),
     batch=2,
     length=5,
     precision="float32",

@@ -215,7 +215,7 @@ def flags_of(kind, prefix=""):
         if is_dataclass(value):
             yield from flags_of(value, f"{prefix}{each.name}.")
         else:
-            yield f"--{prefix}{each.name.replace('_', '-')}", value
+            yield f"--{prefix}{each.name}".rstrip("_").replace("_", "-"), value
 
 
 def test_help_of_explore_shows_every_knob_with_its_default(monkeypatch, capsys):
@@ -229,8 +229,8 @@ def test_help_of_explore_shows_every_knob_with_its_default(monkeypatch, capsys):
         assert about and about[1] == shown, flag
     for piece in (
         "--seed-episodes INT Episodes of random actions before anything is learned (the paper: 5). (default: 5)",
-        "--updates-per-episode INT Updates for every 1000 env steps (the paper: 100, an episode). (default: 100)",
-        "--size INT Side of the pictures in pixels (the paper: 64). (default: 64)",
+        "--agent.actor-critic.lambda FLOAT Mixing of n-step returns (lambda). (default: 0.95)",
+        "--size INT Side of the images in pixels (the paper: 64). (default: 64)",
         "--action-repeat INT Env steps per action (the paper: 2). (default: 2)",
         "--method STR",
         "plan2explore, retrospective, max, curiosity, random, dreamer",
@@ -248,6 +248,21 @@ def test_defaults_in_the_help_are_those_of_the_preset(monkeypatch, capsys):
     text = help_of("explore", monkeypatch, capsys, "--preset", "tiny")
     assert re.search(r"--agent.model.deter INT [^(]*\([^)]*\)[^(]*\(default: 64\)", text)
     assert help_of("explore", monkeypatch, capsys, "--preset=tiny") == text
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--agent.intrinsic.members", "7", "--agent.actor-critic.lambda", "0.5", "--obs", "proprio"),
+        ("--agent.novelty.members", "7", "--agent.behavior.trace", "0.5", "--see", "proprio"),
+    ],
+)
+def test_flags_have_their_names_of_today_and_those_of_version_0_1(monkeypatch, capsys, flags):
+    given = []
+    monkeypatch.setattr("plan2explore.phases.explore.explore", lambda *args, **options: given.append(options["config"]))
+    run(capsys, "explore", "walker", *flags)
+    (config,) = given
+    assert (config.agent.intrinsic.members, config.agent.actor_critic.lambda_, config.world.obs) == (7, 0.5, "proprio")
 
 
 def test_help_of_adapt_and_evaluate_shows_what_they_take(monkeypatch, capsys):
@@ -287,7 +302,7 @@ def test_evaluate_says_whether_its_scores_are_kept(monkeypatch, capsys, tmp_path
         (("explore", "walker", "--steps", "nan"), "A number of env steps is one such as 1e6; got nan"),
         (("explore", "walker", "--seed", "-1"), "seed must be from 0 to 4294967295; got -1"),
         (("explore", "walker", "--agent.batch", "0"), "agent.batch must be at least 1; got 0"),
-        (("explore", "walker", "--agent.novelty.members", "0"), "agent.novelty.members must be at least 1; got 0"),
+        (("explore", "walker", "--agent.intrinsic.members", "1"), "agent.intrinsic.members must be at least 2; got 1"),
         (("explore", "runs/walker"), "There is no run in runs/walker: there is no such folder. A new run needs a world's"),
         (("explore", "gymnasium:my_worlds:Dot-v0"), "no module 'my_worlds' on Python's path. If it is in this"),
         (("adapt", "nowhere", "--task", "walker_walk", "--at", "inf"), "one such as 1e6; got inf"),
@@ -327,7 +342,7 @@ def test_a_folder_that_is_no_run_is_said_but_does_not_hide_a_world_of_its_name(c
 def test_a_world_that_cannot_draw_itself_leaves_nothing(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "pygame", None)  # as if it were not installed
-    status, _, error = run(capsys, "explore", "gymnasium:Pendulum-v1", "--see", "proprio")
+    status, _, error = run(capsys, "explore", "gymnasium:Pendulum-v1")
     assert status == 2 and "gymnasium:Pendulum-v1 needs another package to draw itself" in error
     assert list(tmp_path.iterdir()) == []
 

@@ -19,7 +19,7 @@ ROOT = Path(demo.__file__).parents[1]
 def nano_config(method, seed, real=demo.demo_config):
     """The demo's own configuration with episodes of ten actions and networks of a few units."""
     config = real(method, seed)
-    agent = replace(NANO, novelty=replace(NANO.novelty, objective=method, gradient=config.agent.novelty.gradient))
+    agent = replace(NANO, intrinsic=replace(NANO.intrinsic, objective=method, gradient=config.agent.intrinsic.gradient))
     schedule = replace(config.schedule, updates_per_episode=2, snapshot_every=6000)
     return replace(config, world=replace(config.world, size=8, action_repeat=100), schedule=schedule, agent=agent)
 

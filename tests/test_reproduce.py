@@ -25,7 +25,7 @@ from plan2explore.runs.folder import RunFolder, hold
 
 pytestmark = pytest.mark.xdist_group("reproduce")
 SMALL = {
-    "see": "proprio", "size": 8, "action_repeat": 100, "collect": "in-turn", "environments": 1, "seed_episodes": 1,
+    "obs": "proprio", "size": 8, "action_repeat": 100, "collect": "in-turn", "environments": 1, "seed_episodes": 1,
     "updates_per_episode": 10, "block": 5, "evaluate_every": 2000, "evaluate_episodes": 1, "snapshot_every": 1000,
     "checkpoint_seconds": 0.0,
 }  # fmt: skip
@@ -143,7 +143,7 @@ def explored(monkeypatch):
 
     def explore(world, goal, path, probes, config):
         asked.append((path.name, world, goal, config))
-        if config.agent.novelty.objective == "max":
+        if config.agent.intrinsic.objective == "max":
             raise RuntimeError("out of memory")
         settings = {"config": asdict(config) | {"probes": list(probes)}, "goal": goal}
         folder = RunFolder.open(path) if RunFolder.is_run(path) else RunFolder.create(path, "explore", settings)
@@ -240,9 +240,9 @@ def test_settings_reach_every_cell(tmp_path, explored):
     ]  # fmt: skip
     assert [world for _, world, _, _ in explored[:4]] == ["cartpole_balance", "cartpole_balance", "walker", "walker_run"]
     for name, world, _, config in explored:
-        assert (config.seed, config.agent.novelty.objective) == (int(name[-1]), name.split("-")[0])
-        assert (config.world.world, config.world.see, config.schedule.block) == (world, "proprio", 5)
-        assert (config.agent.novelty.gradient, config.agent.model.deter) == ("stopped", 8)
+        assert (config.seed, config.agent.intrinsic.objective) == (int(name[-1]), name.split("-")[0])
+        assert (config.world.world, config.world.obs, config.schedule.block) == (world, "proprio", 5)
+        assert (config.agent.intrinsic.gradient, config.agent.model.deter) == ("stopped", 8)
 
 
 def test_ctrl_c_stops_the_sweep(tmp_path, monkeypatch):
@@ -285,7 +285,7 @@ def test_the_command_line_says_the_same(tmp_path, explored):
     assert (config.agent.model.deter, config.agent.batch) == (64, 4)
     assert (config.schedule.environments, config.schedule.evaluate_every) == (3, 500)
     with pytest.raises(ValueError, match="--methods random"):
-        main(["zero-shot", "--agent.novelty.objective", "random", "--out", str(tmp_path)])
+        main(["zero-shot", "--agent.intrinsic.objective", "random", "--out", str(tmp_path)])
 
 
 # --- Which world is explored ---

@@ -93,7 +93,7 @@ def explore(
         seed: Of everything.
         config: All settings at once, instead of preset, method, seed and options.
         wandb: Also log to Weights & Biases.
-        options: Fields of `WorldConfig` and `Schedule`, such as `see="proprio"` or `environments=4`.
+        options: Fields of `WorldConfig` and `Schedule`, such as `obs="proprio"` or `environments=4`.
     """
     if RunFolder.is_run(world):
         given = {"out": out, "method": method, "config": config, **options}

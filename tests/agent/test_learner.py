@@ -35,7 +35,7 @@ def fresh(learner):
 
 
 def leaves(state):
-    return [np.asarray(leaf) for leaf in jax.tree.leaves((state.networks, state.slow_critic, state.stats))] + [jax.random.key_data(state.key)]
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(state._replace(key=jax.random.key_data(state.key)))]
 
 
 def steps_of(state, name):
@@ -346,7 +346,7 @@ def test_both_precisions_end_at_the_same_losses(nano, spaces, state_of):
 
 
 def test_gradients_point_the_same_way_in_both_precisions(nano, spaces, state_of, batch_of):
-    """One update: every network's gradient in bfloat16 has a cosine of at least 0.98 with float32's, losses are within 3 %."""
+    """One update: each network's gradient in bfloat16 has a cosine above 0.98 with float32's, losses are within 3 %."""
     found = {}
     for precision in ("float32", "bfloat16"):
         learner = Learner(replace(nano, precision=precision), spaces)

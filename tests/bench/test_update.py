@@ -11,13 +11,13 @@ from rich.console import Console
 
 from plan2explore import config as configs
 from plan2explore.bench import update as bench
-from plan2explore.config import BehaviorConfig, ModelConfig, NoveltyConfig
+from plan2explore.config import ActorCriticConfig, IntrinsicConfig, ModelConfig
 
 SMALLEST = replace(
     configs.tiny,
     model=ModelConfig(deter=4, stoch=2, hidden=4, proprio_width=4, proprio_depth=1, reward_width=4, unroll=1),
-    novelty=NoveltyConfig(width=4, depth=1, members=2),
-    behavior=BehaviorConfig(
+    intrinsic=IntrinsicConfig(width=4, depth=1, members=2),
+    actor_critic=ActorCriticConfig(
         horizon=2, actor_width=4, actor_depth=1, critic_width=4, critic_depth=1, unroll=1
     ),
     batch=2,
@@ -32,7 +32,7 @@ FAST_TO_COMPILE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expens
 def options(monkeypatch):
     monkeypatch.setitem(configs.PRESETS, "tiny", SMALLEST)
     monkeypatch.setattr(bench, "measure_product", lambda precision: 2.0)
-    return bench.UpdateBench(preset="tiny", see="proprio", count=2, repeats=1)
+    return bench.UpdateBench(preset="tiny", obs="proprio", count=2, repeats=1)
 
 
 def test_products_and_convolutions_are_counted_through_loops_and_calls():
@@ -81,7 +81,7 @@ def test_the_compilation_cache_is_as_before_afterwards():
 
 
 def test_parts_are_what_each_rung_adds(options, monkeypatch):
-    times = {(): 1.0, ("model",): 5.0, ("model", "novelty"): 6.5, None: 10.0}
+    times = {(): 1.0, ("model",): 5.0, ("model", "intrinsic"): 6.5, None: 10.0}
     monkeypatch.setattr(bench, "Trial", lambda *_: None)
     monkeypatch.setattr(bench, "time_rung", lambda trial, trained, repeats: times[trained])
     parts = bench.time_parts(options, *bench.agent_of(options), whole_ms=14.0, say=print)
@@ -119,7 +119,7 @@ def test_the_table_names_every_part():
         device="a chip",
         jax="1",
         preset="paper",
-        see="64x64 pixels",
+        obs="64x64 pixels",
         precision="bfloat16",
         whole_ms=10.0,
         updates_per_s=100.0,
@@ -145,4 +145,4 @@ def test_what_is_timed_follows_the_options():
     assert (spaces.image, spaces.proprio, config.batch) == (64, None, configs.paper.batch)
     chosen = bench.UpdateBench(preset="tiny", precision="bfloat16", gradient="stopped")
     config, spaces = bench.agent_of(chosen)
-    assert (spaces.image, config.precision, config.novelty.gradient) == (32, "bfloat16", "stopped")
+    assert (spaces.image, config.precision, config.intrinsic.gradient) == (32, "bfloat16", "stopped")

@@ -15,13 +15,13 @@ import numpy as np
 from sizes import NANO
 
 import plan2explore as p2e
-from plan2explore.config import ExploreConfig, Schedule, WorldConfig, tiny
+from plan2explore.config import ExploreConfig, Schedule, WorldConfig, paper
 from plan2explore.phases.run import Run
 from plan2explore.replay.buffer import Replay
 from plan2explore.runs.checkpoint import Checkpoints
 from plan2explore.runs.files import read_lines
 
-WORLD = WorldConfig("cartpole", see="proprio", size=8, action_repeat=100)
+WORLD = WorldConfig("cartpole", obs="proprio", size=8, action_repeat=100)
 SCHEDULE = Schedule(
     seed_episodes=2, updates_per_episode=50, block=10, evaluate_every=2000, evaluate_episodes=1, snapshot_every=2000
 )
@@ -54,10 +54,10 @@ def nano_adapt(run: Run, task: Any = TASKS[0], **options: Any) -> Any:
 
 def command(out: Path, config: ExploreConfig, steps: int = 5000) -> list[str]:
     """The arguments on the command line that do the same as `nano_explore`."""
-    flags = [f"--agent.{flag}" for flag in _flags(config.agent, tiny)]
+    flags = [f"--agent.{flag}" for flag in _flags(config.agent, paper)]
     flags += [f"--{flag}" for part in (config.world, config.schedule) for flag in _flags(part, type(part)())]
     probes = [piece for task in TASKS for piece in ("--probe", task)]
-    start = ["explore", config.world.world, "--steps", str(steps), "--preset", "tiny", "--out", str(out)]
+    start = ["explore", config.world.world, "--steps", str(steps), "--preset", "paper", "--out", str(out)]
     return [*start, *probes, *(flag for flag in flags if not flag.startswith("--world="))]
 
 

@@ -20,7 +20,7 @@ from plan2explore.phases.explore import stored_config
 from plan2explore.phases.training import Training
 from plan2explore.phases.world import agent_spaces
 from plan2explore.replay.files import EpisodeFolder
-from plan2explore.runs.checkpoint import BadCheckpoint, Checkpoints, unpack_rows
+from plan2explore.runs.checkpoint import BadCheckpoint, Checkpoints, unpack_params
 from plan2explore.runs.folder import RunError
 
 pytestmark = pytest.mark.xdist_group("phases")
@@ -32,7 +32,7 @@ def leaning(physics) -> float:
 
 
 def snapshot(path, steps):
-    return unpack_rows(Checkpoints(path / "snapshots", keep=None).load(steps)[0])
+    return unpack_params(Checkpoints(path / "snapshots", keep=None).load(steps)[0])
 
 
 # --- Zero-shot ---
@@ -65,7 +65,7 @@ def test_zero_shot_keeps_the_model_and_learns_the_rest(overlapped, adapted):
     model = snapshot(overlapped.run.path, 5000)["model"]
     ours = snapshot(policy.path, 0)
     assert ours["model"].tobytes() == model.tobytes()
-    assert np.asarray(policy.state.parts["model"].rows).tobytes() == model.tobytes()
+    assert np.asarray(policy.state.networks["model"].params).tobytes() == model.tobytes()
     fresh = training_start(overlapped.run, policy)
     for name in ("reward", "actor", "critic"):
         assert ours[name].shape == fresh[name].shape and not np.array_equal(ours[name], fresh[name])
@@ -79,7 +79,7 @@ def training_start(run, policy):
     explored = stored_config(run.folder)
     place = Adaptation(run, policy.task, explored, AdaptConfig(), 5000)
     state = place._fresh(one_learner(task_agent(explored, False), agent_spaces(explored.world, place.info, 1)))
-    return {name: np.asarray(part.rows) for name, part in state.parts.items()}
+    return {name: np.asarray(each.params) for name, each in state.networks.items()}
 
 
 def test_replay_is_the_runs_with_the_tasks_rewards(overlapped):
@@ -198,7 +198,7 @@ def test_an_adaptation_that_was_stopped_goes_on_and_a_finished_one_returns_at_on
     before = digests(out)
     monkeypatch.setattr(Training, "__init__", None)  # would fail if called
     again = nano_adapt(overlapped.run, out=out, updates=50, evaluate_episodes=0)
-    assert np.array_equal(again.state.parts["actor"].rows, straight.state.parts["actor"].rows)
+    assert np.array_equal(again.state.networks["actor"].params, straight.state.networks["actor"].params)
     assert digests(out) == before
 
 
@@ -299,7 +299,7 @@ def test_a_policy_of_an_own_reward_needs_it_again(overlapped, tmp_path):
         ({"explored": {"world": {"world": "pendulum"}}}, "belongs to cartpole; the world here is pendulum"),
         ({"explored": {"agent": {"steps": 3}}}, "no setting agent.steps"),
         ({"config": {"shots": "many"}}, "shots cannot be 'many'"),
-        ({"explored": {"world": {"world": "cartpole", "see": "proprio", "size": 8, "action_repeat": 100}}}, "other sizes"),
+        ({"explored": {"world": {"world": "cartpole", "obs": "proprio", "size": 8, "action_repeat": 100}}}, "other sizes"),
     ],
 )
 def test_a_hostile_folder_runs_nothing(adapted, tmp_path, monkeypatch, changes, sentence):

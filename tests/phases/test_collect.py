@@ -93,7 +93,7 @@ def test_replay_gets_what_the_agent_observes_and_where_episodes_begin_and_end():
 def collector(vector, tmp_path, capacity=110, piece=None):
     replay = Replay("host", capacity, vector.count, SPACES, batch=2, length=5)
     info = SimpleNamespace(action=1, renderer="raycast")
-    world = WorldConfig("pendulum", see="proprio", size=8, action_repeat=100)
+    world = WorldConfig("pendulum", obs="proprio", size=8, action_repeat=100)
     return Collector(vector, replay, EpisodeFolder(tmp_path / "episodes"), [], world, info, SPACES, 5, piece)
 
 

@@ -110,7 +110,7 @@ def test_without_pixels_only_what_is_filmed_is_drawn():
         assert vector.reset(0).image.any((1, 2, 3)).tolist() == [True, False, True, False]
     with make_collecting(WORLD, 2, seed=0, workers=1) as vector:
         assert not vector.reset().image.any()
-    with make_collecting(replace(WORLD, see="pixels"), 2, seed=0, workers=1) as vector:
+    with make_collecting(replace(WORLD, obs="pixels"), 2, seed=0, workers=1) as vector:
         assert vector.reset().image.any((1, 2, 3)).all()
 
 

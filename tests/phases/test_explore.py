@@ -131,9 +131,9 @@ def test_an_option_that_does_not_exist_is_said():
 
 
 def test_presets_methods_and_options_make_a_configuration():
-    config = configure("walker", "small", "max", 3, see="both", seed_episodes=2)
-    assert config.agent.novelty.objective == "max" and config.agent.model == PRESETS["small"].model
-    assert (config.world.world, config.world.see, config.schedule.seed_episodes, config.seed) == ("walker", "both", 2, 3)
+    config = configure("walker", "small", "max", 3, obs="both", seed_episodes=2)
+    assert config.agent.intrinsic.objective == "max" and config.agent.model == PRESETS["small"].model
+    assert (config.world.world, config.world.obs, config.schedule.seed_episodes, config.seed) == ("walker", "both", 2, 3)
     assert environments(nano_config(collect="in-turn", environments=0), 10**6) == 1
     assert environments(nano_config(environments=0), 10**6) == 1  # one core in these tests
     assert environments(nano_config(environments=3), 10) == 3
@@ -167,7 +167,7 @@ def test_an_environment_that_cannot_draw_is_evaluated_without_a_video(monkeypatc
     env = make_task(config, task)
     assert not env.reset(seed=0)[0]["image"].any() and "its videos stay black" in caplog.text
     with pytest.raises(ZeroDivisionError):
-        inspect_world(replace(config, see="pixels"))
+        inspect_world(replace(config, obs="pixels"))
 
 
 # --- Worlds whose episodes terminate ---

@@ -60,7 +60,7 @@ def test_a_probe_is_evaluated_by_its_name(overlapped, capsys):
 
 
 def test_settings_beside_the_folder_of_a_run_are_refused(overlapped, capsys):
-    for setting in (("--seed-episodes", "3"), ("--seed", "0"), ("--agent.novelty.gradient=through",)):  # or the default
+    for setting in (("--seed-episodes", "3"), ("--seed", "0"), ("--agent.intrinsic.gradient=through",)):  # or the default
         status, _, said = run(capsys, "explore", overlapped.run.path, "--steps", "6000", *setting)
         assert status == 2 and "has its settings already: beside it give --steps, --wandb, and --probe for" in said
     status, _, said = run(capsys, "explore", overlapped.run.path, "--steps", "4000")

@@ -68,8 +68,8 @@ def test_folders_give_back_runs_and_policies(policy, overlapped):
     assert isinstance(run, p2e.Run) and repr(run) == f"Run({str(overlapped.run.path)!r})"
     again = p2e.load(policy.path)
     assert isinstance(again, p2e.Policy) and again.task.name == TASKS[0]
-    for name, part in policy.state.parts.items():
-        assert np.array_equal(part.rows, again.state.parts[name].rows)
+    for name, each in policy.state.networks.items():
+        assert np.array_equal(each.params, again.state.networks[name].params)
 
 
 def test_a_probe_is_a_policy_too(overlapped):
@@ -77,8 +77,8 @@ def test_a_probe_is_a_policy_too(overlapped):
     early, late = run.probe(TASKS[1], at=2000), run.probe(TASKS[1])
     assert (early.env_steps, late.env_steps) == (2000, 5000)
     assert late.row == 1 and late.task == p2e.Task.named(TASKS[1])
-    assert not np.array_equal(early.state.parts["actor"].rows, late.state.parts["actor"].rows)
-    assert len(jax.tree.leaves(late.state.parts)) == 2  # model and actor, no optimiser
+    assert not np.array_equal(early.state.networks["actor"].params, late.state.networks["actor"].params)
+    assert len(jax.tree.leaves(late.state.networks)) == 2  # model and actor, no optimiser
     with pytest.raises(RunError, match="has no probe 'cartpole_balance_sparse'; it has cartpole_balance, cartpole_swingup"):
         run.probe("cartpole_balance_sparse")
     with pytest.raises(RunError, match="is an adaptation, not an exploration"):

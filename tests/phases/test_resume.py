@@ -26,6 +26,7 @@ from nano import (
     parameters,
     progress_of,
 )
+from older import make_older
 
 import plan2explore as p2e
 from plan2explore.cli import main
@@ -33,7 +34,7 @@ from plan2explore.envs import VectorEnv
 from plan2explore.phases.run import Run
 from plan2explore.phases.training import Stopped, Training
 from plan2explore.replay.files import EpisodeFolder
-from plan2explore.runs.checkpoint import BadCheckpoint, Checkpoints
+from plan2explore.runs.checkpoint import BadCheckpoint, Checkpoints, unpack_params
 from plan2explore.runs.folder import RunError
 
 pytestmark = pytest.mark.xdist_group("resume")
@@ -65,6 +66,22 @@ Training._compile_early = lambda self: time.sleep(60)
 Training._start_collecting = start
 nano_explore(Path({out!r}), overlap())
 """
+
+
+def test_a_run_of_version_0_1_resumes_and_adapts(taken_in_turn, copy_of):
+    """Its settings have other names, and its checkpoints are of format 1."""
+    run = copy_of(taken_in_turn.run)
+    make_older(run.path)
+    policy = nano_adapt(run, at=2000)
+    model = unpack_params(Checkpoints(taken_in_turn.run.path / "snapshots", keep=None).load(2000)[0])["model"]
+    np.testing.assert_array_equal(policy.state.networks["model"].params, model)
+    before = parameters(run)
+    assert_same_arrays(unpack_params(before), unpack_params(parameters(taken_in_turn.run)))
+    resumed = p2e.explore(run.path, 6000)
+    assert (progress_of(resumed)["env_steps"], progress_of(resumed)["updates"]) == (6000, 300)
+    after = parameters(resumed)
+    assert int(after["update"]) == 300 and after["model/opt_state/count"].tolist() == [300]
+    assert all(np.any(after[name] != before[name]) for name in after if name.endswith("/params"))
 
 
 def test_a_second_ctrl_c_does_not_wait_for_the_compiler(tmp_path):

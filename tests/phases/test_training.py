@@ -24,7 +24,7 @@ from nano import (
 
 import plan2explore as p2e
 from plan2explore.agent.learner import Learner
-from plan2explore.config import Schedule, Spaces
+from plan2explore.config import Schedule, Spaces, paper
 from plan2explore.envs import VectorEnv
 from plan2explore.phases import training
 from plan2explore.phases.collect import Collector
@@ -71,7 +71,7 @@ def test_episodes_say_where_they_come_from_and_their_seed_plays_them_again(which
     count = {"taken_in_turn": 5, "overlapped": 4}[which]
     found = list(EpisodeFolder(run.folder.episodes, read_only=True).load_all())
     assert len(found) == count and len({episode.meta["seed"] for _, episode in found}) == count
-    env = p2e.make("cartpole", size=8, action_repeat=100)
+    env = p2e.make("cartpole", size=8, action_repeat=100, obs="proprio")
     for number, episode in found:
         meta = episode.meta
         environments = 1 if which == "taken_in_turn" else 2
@@ -79,12 +79,17 @@ def test_episodes_say_where_they_come_from_and_their_seed_plays_them_again(which
         assert (episode.world, meta["renderer"], meta["env_steps"]) == ("cartpole", "raycast", 1000)
         assert not episode.reward.any()
         observation, info = env.reset(seed=meta["seed"])
-        states, images = [info["state"][0]], [observation["image"]]
+        states, observed = [info["state"][0]], [observation["proprio"]]
         for action in episode.action[1:]:
             observation, _, _, _, info = env.step(action)
             states.append(info["state"])
+<<<<<<< HEAD
             images.append(observation["image"])
         assert np.array_equal(np.stack(images), frames_of(episode, slice(None))) and not episode.image.any()  # not observed
+=======
+            observed.append(observation["proprio"])
+        assert np.array_equal(np.stack(observed), episode.proprio) and not episode.image.any()
+>>>>>>> tests
         assert states[0].tobytes() == episode.state[0, 0].tobytes()
         assert np.stack(states[1:]).tobytes() == episode.state[1:].tobytes()
     env.close()
@@ -141,7 +146,8 @@ def test_a_worker_that_dies_changes_nothing_in_turn(taken_in_turn, tmp_path, mon
 def job(**changes):
     """A job that nobody does."""
     info = SimpleNamespace(episode=1000, action_repeat=2, frames=501)
-    fields = {"folder": None, "world": WORLD, "info": info, "schedule": Schedule(), "tasks": [], "seed": 0}
+    schedule = Schedule().resolved(paper)
+    fields = {"folder": None, "world": WORLD, "info": info, "schedule": schedule, "tasks": [], "seed": 0}
     return Job(**fields | {"goal": 10_000, "environments": 4} | changes)
 
 
@@ -173,32 +179,49 @@ def test_learning_waits_for_the_first_steps_in_replay(tmp_path):
     assert training._due() == 200
 
 
-@pytest.mark.parametrize(
-    ("expected", "doubted"), [(-50.0, False), (120.0, False), (1200.0, True), (-1200.0, True), (2e10, True)]
-)
-def test_a_critic_is_doubted_that_expects_what_no_rewards_add_up_to(tmp_path, expected, doubted):
-    """Rewards of at most 0.5 a step, discounted by 0.99, add up to 50; a little above is only inexact."""
-    spaces = Spaces(action=1, image=None, proprio=5, tasks=len(TASKS))
-    replay = Replay("host", 44, 1, spaces, batch=2, length=5)
-    rewards = np.tile([[-0.5], [0.2], [0.0], [0.0], [0.0]], len(TASKS))
-    replay.append(0, {"action": np.zeros((5, 1)), "proprio": np.zeros((5, 5)), "reward": rewards, **flags(5)})
-    assert list(replay.largest_rewards) == [0.5] * len(TASKS)
-    said = []
-    folder = SimpleNamespace(**{name: tmp_path / name for name in ("episodes", "checkpoints", "snapshots")})
-    learner = SimpleNamespace(agent=SimpleNamespace(config=nano_config().agent))
+def untrained(tmp_path, **changes):
+    """Training that never began, and what it says."""
+    said, folder = [], SimpleNamespace(**{name: tmp_path / name for name in ("episodes", "checkpoints", "snapshots")})
     work = job(folder=folder, tasks=[SimpleNamespace(name=name) for name in TASKS])
-    training = Training(work, learner, SimpleNamespace(update=0), replay, None, SimpleNamespace(say=said.append))
-    training._logged = {f"{TASKS[0]}/return": expected}
-    training._doubt_critics()
-    assert [TASKS[0] in line and "has run away" in line for line in said] == [True] * doubted
+    state, replay = SimpleNamespace(update=0), SimpleNamespace(steps=0)
+    return Training(work, None, state, replay, None, SimpleNamespace(say=said.append)), said
 
 
-def test_doubts_about_critics_come_with_the_scores(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(training, "BEYOND", -1)  # whatever they expect
+@pytest.mark.parametrize("name", ["explorer", TASKS[0]])
+@pytest.mark.parametrize(
+    ("value", "diverged"), [(-50.0, False), (120.0, False), (1200.0, True), (-1200.0, True), (2e10, True)]
+)
+def test_a_critic_has_diverged_that_expects_what_no_rewards_add_up_to(tmp_path, name, value, diverged):
+    """Rewards of at most 0.5 a step, discounted by 0.99, add up to 50; a little above is only inexact."""
+    work, said = untrained(tmp_path)
+    work._logged = {f"{name}/value": value, f"{name}/value_limit": 50.0}
+    work.check_value_divergence()
+    assert [f"The critic of {name} has diverged" in line for line in said] == [True] * diverged
+
+
+def test_diverged_critics_are_named_with_the_scores(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(training, "DIVERGED", -1)  # whatever they expect
     nano_explore(tmp_path / "run", in_turn())
     said = capsys.readouterr().err
-    for task in TASKS:
-        assert said.count(f"The critic of {task} has run away") == 3, "once at each evaluation"
+    for name in ("explorer", *TASKS):
+        assert 2 <= said.count(f"The critic of {name} has diverged") <= 3, "at each evaluation that follows metrics"
+
+
+def test_a_task_whose_loss_is_not_finite_ends_and_the_run_goes_on(tmp_path, monkeypatch, capsys):
+    """Once said, and everything else is trained to the end."""
+    sample = Replay.sample
+
+    def poisoned(replay, key, count):
+        batches = sample(replay, key, count)
+        return batches | {"reward": batches["reward"].at[..., 1].set(np.nan)}
+
+    monkeypatch.setattr(Replay, "sample", poisoned)
+    run = nano_explore(tmp_path / "run", in_turn(evaluate_episodes=0), 3000)
+    assert capsys.readouterr().err.count(f"Task {TASKS[1]} has ended: its loss was not finite") == 1
+    assert progress_of(run)["updates"] == 150
+    arrays = parameters(run)
+    assert arrays["reward/opt_state/count"].tolist() == [150, 0] and arrays["model/opt_state/count"].tolist() == [150]
+    assert all(np.isfinite(array).all() for array in arrays.values())
 
 
 def test_evaluations_have_one_crew_that_is_there_before_the_first(tmp_path, monkeypatch):

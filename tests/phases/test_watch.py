@@ -11,6 +11,7 @@ from nano import FRAMES, TASKS, in_turn, nano_explore
 from PIL import Image
 from sizes import NANO, quick
 
+import plan2explore as p2e
 from plan2explore.phases.evaluate import Scores
 from plan2explore.phases.watch import EPISODES, MOST_FRAMES, show_episode
 from plan2explore.runs.folder import RunFolder
@@ -22,15 +23,15 @@ EVALUATED = (2000, 4000, 5000)
 PLAYED = {(f"evaluation/{task}", steps) for task in TASKS for steps in EVALUATED}
 
 
-def novelty(*steps):
-    return {("novelty/reward", each) for each in steps}
+def histograms_at(*steps):
+    return {("intrinsic/reward", each) for each in steps}
 
 
 def explore_pixels(path, steps=3000):
-    """A run that sees pictures; evaluated after its second and its third episode."""
+    """A run that observes images; evaluated after its second and its third episode."""
     config = in_turn()
     agent = replace(NANO, model=replace(NANO.model, conv_depth=2))
-    config = replace(config, agent=agent, world=replace(config.world, see="pixels", size=SIZE))
+    config = replace(config, agent=agent, world=replace(config.world, obs="pixels", size=SIZE))
     jax.config.update("jax_disable_most_optimizations", True)  # compiling is nearly all that this takes
     try:
         with quick():
@@ -52,9 +53,18 @@ def test_evaluations_are_compiled_before_the_first_one_begins(tmp_path, caplog):
     finally:
         jax.config.update("jax_log_compiles", False)
     compiled = [(record.threadName, record.getMessage()) for record in caplog.records]
-    for program in ("disagreement_along", "open_loop"):
+    for program in ("intrinsic_rewards", "open_loop"):
         by = [thread for thread, message in compiled if message.startswith(f"Compiling jit({program})")]
         assert by == ["evaluation"]
+
+
+def test_images_of_an_episode_are_drawn_again_from_its_seed(from_pixels):
+    env = p2e.make("cartpole", size=SIZE, action_repeat=100)
+    for episode in from_pixels.episodes():
+        images = [env.reset(seed=episode.meta["seed"])[0]["image"]]
+        images += [env.step(action)[0]["image"] for action in episode.action[1:]]
+        assert np.array_equal(np.stack(images), episode.image) and episode.image.any()
+    env.close()
 
 
 def test_pictures_come_with_predictions(from_pixels):
@@ -73,10 +83,10 @@ def test_pictures_come_with_predictions(from_pixels):
         assert np.abs((imagined - true) / 2 + 128 - difference).max() < 32
 
 
-def test_novelty_has_a_histogram(from_pixels, overlapped):
+def test_the_intrinsic_reward_has_a_histogram(from_pixels, overlapped):
     for run, steps in ((from_pixels, (2000, 3000)), (overlapped.run, EVALUATED)):
         histograms = shown(run.folder.tensorboard, "histo")
-        assert histograms.keys() == novelty(*steps)
+        assert histograms.keys() == histograms_at(*steps)
         for histogram in histograms.values():
             assert histogram.num == sum(histogram.bucket) == EPISODES * (FRAMES - 1)
             assert 0 < histogram.min < histogram.max < np.inf
@@ -93,12 +103,12 @@ def test_adaptations_show_what_they_do(adapted, few_shot):
     for policy, last in ((adapted[0], 0), (few_shot[0], 2000)):
         folder = RunFolder.open(policy.path).tensorboard
         assert (f"evaluation/{TASKS[0]}", last) in shown(folder, "image")
-        assert not shown(folder, "histo"), "the task's policy seeks no novelty"
+        assert not shown(folder, "histo"), "the task's policy has no intrinsic reward"
 
 
 def test_runs_without_evaluations_show_themselves_on_the_same_schedule(tmp_path):
     run = nano_explore(tmp_path / "run", in_turn(evaluate_episodes=0))
-    assert shown(run.folder.tensorboard, "histo").keys() == novelty(*EVALUATED)
+    assert shown(run.folder.tensorboard, "histo").keys() == histograms_at(*EVALUATED)
     assert not shown(run.folder.tensorboard, "image") and not run.folder.evaluations_file.exists()
 
 

@@ -10,12 +10,12 @@ from episodes import record_random
 from sizes import NANO
 
 from plan2explore.agent.agent import Agent
-from plan2explore.agent.parts import Part
+from plan2explore.agent.optimizer import TrainState
 from plan2explore.config import AdaptConfig, ExploreConfig, Schedule, Spaces, WorldConfig
 from plan2explore.phases.evaluate import Scores
 from plan2explore.replay.files import EpisodeFolder
 from plan2explore.report.pictures import write_video
-from plan2explore.runs.checkpoint import Checkpoints, pack_parts
+from plan2explore.runs.checkpoint import Checkpoints, pack_params
 from plan2explore.runs.files import append_line
 from plan2explore.runs.folder import RunFolder
 from plan2explore.runs.metrics import Metrics
@@ -26,8 +26,8 @@ REPEAT, EPISODES = 25, 3
 
 def config_of(method: str) -> ExploreConfig:
     """Forty actions an episode."""
-    agent = replace(NANO, novelty=replace(NANO.novelty, objective=method))
-    world = WorldConfig("cartpole", see="both", size=32, action_repeat=REPEAT)
+    agent = replace(NANO, intrinsic=replace(NANO.intrinsic, objective=method))
+    world = WorldConfig("cartpole", obs="both", size=32, action_repeat=REPEAT)
     return ExploreConfig(world, Schedule(), agent, probes=(TASK,))
 
 
@@ -43,7 +43,7 @@ def make_run(path: Path, method: str = "plan2explore", seed: int = 0) -> Path:
         episodes.save(number, record_random("cartpole", seed=seed + number, size=32, action_repeat=REPEAT))
     with Metrics(folder) as metrics:
         for number in range(1, 5):
-            shown = {"model/loss": 9.0 / number, "novelty/loss": 3.0 / number, f"{TASK}/reward": 0.1 * number}
+            shown = {"model/loss": 9.0 / number, "intrinsic/loss": 3.0 / number, f"{TASK}/reward": 0.1 * number}
             shown |= {"explorer/reward": 40.0 / number**3, "model/kl": 3.0, "update": 10.0 * number}
             metrics.write(goal * number // 4, shown)
     for number in (1, 2, 3):
@@ -61,11 +61,11 @@ def score(folder: RunFolder, task: str, episodes: list[float], env_steps: int) -
 def save_snapshot(folder: RunFolder, config: ExploreConfig, env_steps: int) -> None:
     """Networks with random parameters."""
     agent, rng = Agent(config.agent, Spaces(action=1, image=32, proprio=5, tasks=1)), np.random.default_rng(0)
-    parts: dict[str, Any] = {
-        name: Part(jnp.asarray(rng.normal(0, 0.3, (len(agent.labels(name)), layout.size)), jnp.float32), None)
+    networks: dict[str, Any] = {
+        name: TrainState(jnp.asarray(rng.normal(0, 0.3, (layout.rows, layout.size)), jnp.float32), None)
         for name, layout in agent.layouts.items()
     }
-    Checkpoints(folder.snapshots, keep=None).save(env_steps, pack_parts(parts), {"env_steps": env_steps})
+    Checkpoints(folder.snapshots, keep=None).save(env_steps, pack_params(networks), {"env_steps": env_steps})
 
 
 def _adapt(folder: RunFolder, config: ExploreConfig, snapshot: int) -> None:

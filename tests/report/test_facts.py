@@ -33,6 +33,6 @@ def test_names_tell_runs_apart():
 def test_facts_of_a_run(small_runs, number):
     explored = open_runs(small_runs)[0][number]
     said = what_was_run(explored)
-    for words in ("3,000 of 3,000", "cartpole, sees both, 25 env steps", "world.size: 32, not 64", "agent.batch: 2, not 8"):
+    for words in ("3,000 of 3,000", "cartpole, sees both, 25 env steps", "world.size: 32, not 64", "agent.batch: 2, not 50"):
         assert text(words) in said, words
     assert explored.method in said and "plan2explore explore cartpole" in said and "cores" in said

@@ -53,7 +53,7 @@ def test_a_page_compares_runs(page_of_both):
     assert found.count["video"] == 2 * (3 + 1)
     # Scores 1; coverage 2, and 3 pairs of each run; curiosity 1; open loop 1 + 5 of each run; learning 5 metrics.
     assert found.count["svg"] == 1 + 2 + 6 + 1 + 12 + 5
-    assert "random has no novelty of its own" in found.words
+    assert "random has no intrinsic reward" in found.words
     assert page_of_both.stat().st_size < 20_000_000
     assert all(source.startswith("data:") for source in found.sources)
 

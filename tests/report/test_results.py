@@ -24,7 +24,7 @@ ONE = Result("cheetah_run", "plan2explore", PROBE, 0, 500_010, 560.7, 34.9, 10, 
 
 
 def explored(seed=3, method="plan2explore", probes=("walker_walk", "walker_run")):
-    return {"seed": seed, "probes": list(probes), "agent": {"novelty": {"objective": method}}}
+    return {"seed": seed, "probes": list(probes), "agent": {"intrinsic": {"objective": method}}}
 
 
 def start(commit="abc", cores=16, devices=("NVIDIA H200",)):

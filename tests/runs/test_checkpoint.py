@@ -18,10 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors.numpy
+from older import write_format_1
+from sizes import NANO
 
+from plan2explore.agent.actor_critic import Stats
 from plan2explore.agent.learner import Learner
-from plan2explore.agent.parts import init_part
-from plan2explore.config import PRESETS, Spaces
+from plan2explore.agent.optimizer import init_train_state
+from plan2explore.config import Spaces
 from plan2explore.runs import checkpoint
 from plan2explore.runs.checkpoint import (
     BadCheckpoint,
@@ -29,13 +32,13 @@ from plan2explore.runs.checkpoint import (
     NewerCheckpoint,
     load_arrays,
     pack,
-    pack_parts,
+    pack_params,
     save_arrays,
     unpack,
-    unpack_rows,
+    unpack_params,
 )
 
-ARRAYS = {"model/rows": np.arange(2000, dtype=np.float32).reshape(2, 1000), "update": np.array(7, np.int32)}
+ARRAYS = {"model/params": np.arange(2000, dtype=np.float32).reshape(2, 1000), "update": np.array(7, np.int32)}
 ENDINGS = ("json", "safetensors")
 SPACES = Spaces(action=2, image=None, proprio=3, tasks=1)
 
@@ -63,7 +66,7 @@ def forge(path: Path, data: bytes) -> None:
 
 @pytest.fixture(scope="module")
 def learner():
-    return Learner(PRESETS["tiny"], SPACES)
+    return Learner(NANO, SPACES)
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +74,13 @@ def template(learner):
     return jax.eval_shape(learner.init, jax.random.key(0))
 
 
-def test_training_goes_on_bit_by_bit(learner, template, tmp_path):
+def test_training_resumes_bit_by_bit(learner, template, tmp_path):
     """Save, go on; load, go on: the same parameters, optimisers and key."""
     rng = np.random.default_rng(0)
     shape = (learner.agent.config.batch, learner.agent.config.length)
     sizes = {"proprio": 3, "action": 2, "reward": 1}
     batch = {name: jnp.asarray(rng.uniform(-1, 1, (*shape, size)), jnp.float32) for name, size in sizes.items()}
+    batch |= {name: jnp.zeros(shape, bool) for name in ("is_first", "is_terminal")}
     state, _ = learner.update(learner.init(jax.random.key(5)), batch)
 
     packed = pack(state)
@@ -94,31 +98,31 @@ def test_training_goes_on_bit_by_bit(learner, template, tmp_path):
     for name, array in expected.items():
         np.testing.assert_array_equal(array, found[name], err_msg=name)
         assert array.dtype == found[name].dtype
-    assert any((expected[name] != before[name]).any() for name in expected if name.endswith("rows"))
+    assert any((expected[name] != before[name]).any() for name in expected if name.endswith("params"))
 
 
 def test_names_can_be_read(template):
     packed = {name: leaf.shape for name, leaf in checkpoint._named_leaves(template).items()}
-    assert set(packed) == {"update", "key"} | {
-        f"{part}/{name}"
-        for part in ("actor", "critic", "model", "novelty", "reward")
-        for name in ("rows", "memory/count", "memory/mu", "memory/nu")
+    assert set(packed) == {"update", "key", "slow_critic"} | {f"stats/{name}" for name in Stats._fields} | {
+        f"{kind}/{name}"
+        for kind in ("actor", "critic", "model", "intrinsic", "reward")
+        for name in ("params", "opt_state/count", "opt_state/mu", "opt_state/nu")
     }
-    assert packed["model/rows"] == packed["model/memory/mu"]
+    assert packed["model/params"] == packed["model/opt_state/mu"]
 
 
 def test_other_sizes_are_named(template, tmp_path):
-    other = Learner(PRESETS["tiny"], replace(SPACES, proprio=4))
+    other = Learner(NANO, replace(SPACES, proprio=4))
     made = jax.eval_shape(lambda key: checkpoint._plain(other.init.__wrapped__(key)), jax.random.key(0))
     shapes = checkpoint._named_leaves(made)
     arrays = {name: np.zeros(leaf.shape, leaf.dtype) for name, leaf in shapes.items()}
-    with pytest.raises(BadCheckpoint, match=r"another configuration: 'model/rows' is float32\[1, \d+\] in it and float"):
+    with pytest.raises(BadCheckpoint, match=r"another configuration: 'model/params' is float32\[1, \d+\] in it and float"):
         unpack(template, arrays)
     shapes = checkpoint._named_leaves(jax.eval_shape(checkpoint._plain, template))
     fitting = {name: np.zeros(leaf.shape, leaf.dtype) for name, leaf in shapes.items()}
-    assert unpack(template, fitting).parts["model"].rows.shape == template.parts["model"].rows.shape
-    with pytest.raises(BadCheckpoint, match="'critic/rows' is missing in it"):
-        unpack(template, {name: array for name, array in fitting.items() if name != "critic/rows"})
+    assert unpack(template, fitting).networks["model"].params.shape == template.networks["model"].params.shape
+    with pytest.raises(BadCheckpoint, match="'critic/params' is missing in it"):
+        unpack(template, {name: array for name, array in fitting.items() if name != "critic/params"})
     with pytest.raises(BadCheckpoint, match=r"'extra' is float64\[2\] in it and missing in this agent"):
         unpack(template, fitting | {"extra": np.zeros(2)})
     with pytest.raises(BadCheckpoint, match=r"'update' is int64\[\] in it and int32\[\]"):
@@ -126,14 +130,30 @@ def test_other_sizes_are_named(template, tmp_path):
 
 
 def test_a_snapshot_has_parameters_alone(tmp_path):
-    rows = {"model": jnp.ones((1, 5)), "actor": jnp.full((2, 3), 2.0), "novelty": jnp.zeros((1, 0))}
-    parts = {name: init_part(values) for name, values in rows.items()}
-    save_arrays(tmp_path / "one", pack_parts(parts), {})
+    params = {"model": jnp.ones((1, 5)), "actor": jnp.full((2, 3), 2.0), "intrinsic": jnp.zeros((1, 0))}
+    networks = {name: init_train_state(values) for name, values in params.items()}
+    save_arrays(tmp_path / "one", pack_params(networks), {})
     arrays, _ = load_arrays(tmp_path / "one")
-    assert set(arrays) == {"model/rows", "actor/rows", "novelty/rows"}
-    rows = unpack_rows(arrays | {"model/memory/mu": np.zeros(1), "update": np.zeros(())})
-    assert {name: array.shape for name, array in rows.items()} == {"model": (1, 5), "actor": (2, 3), "novelty": (1, 0)}
-    np.testing.assert_array_equal(rows["actor"], parts["actor"].rows)
+    assert set(arrays) == {"model/params", "actor/params", "intrinsic/params"}
+    found = unpack_params(arrays | {"model/opt_state/mu": np.zeros(1), "update": np.zeros(())})
+    assert {name: array.shape for name, array in found.items()} == {"model": (1, 5), "actor": (2, 3), "intrinsic": (1, 0)}
+    np.testing.assert_array_equal(found["actor"], networks["actor"].params)
+
+
+def test_a_checkpoint_of_format_1_is_a_state_of_today(template, tmp_path):
+    leaves = checkpoint._named_leaves(jax.eval_shape(checkpoint._plain, template))
+    rng = np.random.default_rng(0)
+    arrays = {name: np.asarray(rng.integers(0, 9, leaf.shape), leaf.dtype) for name, leaf in leaves.items()}
+    write_format_1(tmp_path / "one", arrays, {"episodes": 3})
+    found, meta = load_arrays(tmp_path / "one")
+    assert meta == {"episodes": 3}
+    state = unpack(template, found)
+    np.testing.assert_array_equal(state.networks["intrinsic"].params, arrays["intrinsic/params"])
+    np.testing.assert_array_equal(found["actor/opt_state/mu"], arrays["actor/opt_state/mu"])
+    assert not any(np.any(each) for each in state.stats) and state.stats.reward_low.shape == (2,)
+    snapshot = {name: array for name, array in arrays.items() if name.endswith("/params")}
+    write_format_1(tmp_path / "two", snapshot, {})
+    assert set(load_arrays(tmp_path / "two")[0]) == set(snapshot)
 
 
 # --- One checkpoint ---
@@ -158,7 +178,7 @@ def test_every_kind_of_number_comes_back(kind, tmp_path):
 def test_anyone_can_read_the_arrays(tmp_path):
     save_arrays(tmp_path / "one", ARRAYS, {})
     found = safetensors.numpy.load_file(tmp_path / "one.safetensors")
-    np.testing.assert_array_equal(found["model/rows"], ARRAYS["model/rows"])
+    np.testing.assert_array_equal(found["model/params"], ARRAYS["model/params"])
 
 
 def damage(path: Path, how: str) -> None:
@@ -280,7 +300,7 @@ def test_the_newest_stay(tmp_path):
     assert names(tmp_path / "some") == [f"{steps:010d}.{end}" for steps in (1000, 12_000) for end in ENDINGS]
     arrays, meta = saved.load_latest()
     assert meta == {"steps": 12_000}
-    np.testing.assert_array_equal(arrays["model/rows"], ARRAYS["model/rows"])
+    np.testing.assert_array_equal(arrays["model/params"], ARRAYS["model/params"])
     every = Checkpoints(tmp_path / "all", keep=None)
     for steps in range(4):
         every.save(steps, ARRAYS, {})

@@ -245,7 +245,7 @@ from plan2explore.runs.metrics import Metrics
 for start in (0, 500):
     with Metrics(RunFolder.open(Path(sys.argv[1])), start, wandb=True) as metrics:
         metrics.write(start + 5, {"loss": 2.0})
-        metrics.histogram(start + 6, "novelty/reward", np.arange(4.0))
+        metrics.histogram(start + 6, "intrinsic/reward", np.arange(4.0))
         metrics.video(start + 7, "evaluation/walk", np.zeros((2, 16, 16, 3), np.uint8), 10)
 """
 
@@ -257,7 +257,7 @@ def test_the_real_weights_and_biases_keeps_it_without_a_network(run):
     assert len(starts) == 2
     for start in starts:
         (kept,) = start.glob(f"run-{run.id}.wandb")
-        for word in (b"env_steps", b"loss", b"novelty/reward", b"evaluation/walk"):
+        for word in (b"env_steps", b"loss", b"intrinsic/reward", b"evaluation/walk"):
             assert word in kept.read_bytes()
         (film,) = start.rglob("*.gif")
         assert film.read_bytes()[:3] == b"GIF"

@@ -52,7 +52,8 @@ def test_conv_is_the_strided_convolution(side):
 @pytest.mark.parametrize("side", [1, 5])
 @pytest.mark.parametrize("kernel", [5, 6])
 def test_conv_transpose_is_the_transposed_convolution(side, kernel):
-    assert_same(plain_conv_transpose, conv.conv_transpose, random(2, side, side, 3), random(kernel, kernel, 3, 4, seed=1) / 7)
+    images, weight = random(2, side, side, 3), random(kernel, kernel, 3, 4, seed=1) / 7
+    assert_same(plain_conv_transpose, conv.conv_transpose, images, weight)
 
 
 def test_conv_against_loops():
