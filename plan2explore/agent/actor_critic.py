@@ -153,7 +153,7 @@ def imagine_trajectories(
         if model.continue_head is not None:
             discounts *= model.continue_head(steps.after.features)[..., :count]
             so_far = jnp.cumprod(lax.stop_gradient(discounts), 1)[:, :-1]
-            weights = alive * jnp.concatenate([jnp.ones_like(so_far[:, :1]), so_far], 1)
+            weights = alive * jnp.concatenate([jnp.ones_like(discounts[:, :1]), so_far], 1)
         returns = lambda_returns(reward, bound_values(values, seen, config), discounts, config.lambda_)
         taken = steps.action[:, :, :count]
         trajectory = Trajectory(steps.before.features, taken, reward, values, returns, weights)
