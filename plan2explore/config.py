@@ -250,7 +250,7 @@ tiny = AgentConfig(
     intrinsic=IntrinsicConfig(width=64, normalize=True, scale=1.0, learning_rate=1e-3),
     actor_critic=replace(
         ROBUST, actor_gradient="reinforce", horizon=10, actor_width=64, actor_depth=2, critic_width=64, critic_depth=2,
-        actor_learning_rate=3e-4, critic_learning_rate=3e-4, unroll=1,
+        actor_learning_rate=1e-3, critic_learning_rate=1e-3, unroll=1,
     ),
     batch=8,
     length=16,
@@ -288,7 +288,7 @@ modern_tiny = replace(
     intrinsic=replace(modern.intrinsic, width=64, learning_rate=1e-3),
     actor_critic=replace(
         MODERN_AC, horizon=10, entropy=1e-2, actor_width=64, actor_depth=2, critic_width=64, critic_depth=2,
-        actor_learning_rate=3e-4, critic_learning_rate=3e-4, unroll=1,
+        actor_learning_rate=1e-3, critic_learning_rate=1e-3, unroll=1,
     ),
     batch=8,
     length=16,
