@@ -5,7 +5,6 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from handmade import PAPER, Arrays, change, windows
 
 from plan2explore.agent.learner import Learner, LearnerState, open_batch

@@ -172,7 +172,7 @@ def test_steps_weigh_what_is_left_of_the_discount_and_terminal_starts_weigh_0(gr
         rewards_between(0.0, 1.0), config,
     )  # fmt: skip
     discounts = DISCOUNT * np.asarray(nets.model.continue_head(trajectory.features))[0]
-    assert 0.05 < discounts.std() and trajectory.weights.shape == (1, 5, 8)
+    assert discounts.std() > 0.05 and trajectory.weights.shape == (1, 5, 8)
     expected = np.cumprod(np.concatenate([alive[None], discounts[1:]]), 0)
     np.testing.assert_allclose(trajectory.weights[0], expected, rtol=1e-4)
     assert np.all(np.asarray(trajectory.weights[..., 6:]) == 0) and np.all(np.asarray(trajectory.weights[..., :6]) > 0)
