@@ -15,7 +15,8 @@ DOORS = np.random.default_rng(7).integers(0, 2, ROOMS)
 CONFIG = change(
     MODERN,
     model=dict(
-        deter=64, stoch=8, classes=8, blocks=4, hidden=48, proprio_width=32, reward_width=8, free_nats=1.0, learning_rate=2e-3
+        deter=64, stoch=8, classes=8, blocks=4, hidden=48, proprio_width=32, reward_width=8, free_nats=1.0,
+        learning_rate=2e-3,
     ),
     intrinsic=dict(members=4, width=48, learning_rate=2e-3),
     actor_critic=dict(

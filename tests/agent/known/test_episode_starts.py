@@ -42,7 +42,8 @@ def rssm(model: ModelConfig) -> RSSM:
     made = RSSM(model, EMBEDDING, ACTION, jax.random.key(0))
     leaves, rest = eqx.partition(made, eqx.is_array)
     # Biases start at zero, where mistakes with them would not show.
-    return eqx.combine(jax.tree.map(lambda leaf: leaf + 0.1 * jax.random.normal(jax.random.key(1), leaf.shape), leaves), rest)
+    moved = jax.tree.map(lambda leaf: leaf + 0.1 * jax.random.normal(jax.random.key(1), leaf.shape), leaves)
+    return eqx.combine(moved, rest)
 
 
 def apart(rssm: RSSM, actions: Array, embeddings: Array, key: Array) -> tuple[State, tuple]:

@@ -86,7 +86,7 @@ def test_the_models_gradient_depends_on_the_oracles_first_reward_and_on_no_other
 
     params = {name: layout.init(jax.random.key(0)) for name, layout in agent.layouts.items()}
     rewards = batch()["reward"]
-    plain, probe, first = (np.asarray(model_grads(rewards + np.array(plus, np.float32))) for plus in ([0, 0], [0, 9], [9, 0]))
+    plain, probe, first = (np.asarray(model_grads(rewards + np.float32(plus))) for plus in ([0, 0], [0, 9], [9, 0]))
     np.testing.assert_array_equal(plain, probe)
     assert np.array_equal(plain, first) == (objective != "dreamer")
 
