@@ -14,6 +14,8 @@ from plan2explore.agent.intrinsic.max import jensen_renyi
 from plan2explore.agent.learner import Learner, LearnerState, NotFiniteError, check_finite, model_gradients, open_batch
 from plan2explore.config import Spaces, check_numbers, modern, paper
 
+pytestmark = pytest.mark.xdist_group("objectives_by_hand")
+
 MEMBERS, DIMENSIONS = 5, 1024
 SPACES = Spaces(action=2, image=None, proprio=3, tasks=2)
 

@@ -103,7 +103,7 @@ def test_continuous_entropy_is_that_of_the_squashed_gaussian_on_average():
     mean, std = (float(part[0]) for part in one.dist(output))
     u = np.linspace(mean - 8 * std, mean + 8 * std, 20_001)
     density = stats.norm.pdf(u, mean, std)
-    log_density = stats.norm.logpdf(u, mean, std) - np.log1p(-np.tanh(u) ** 2)  # of the squashed action
+    log_density = stats.norm.logpdf(u, mean, std) - np.log1p(-(np.tanh(u) ** 2))  # of the squashed action
     exact = -np.trapezoid(density * log_density, u)
     noise = one.noise(jax.random.key(6), 100_000)
     estimate = np.asarray(one.entropy(np.tile(output, (100_000, 1)), noise)).mean() + 0.5 * np.log(2 * np.pi * np.e)

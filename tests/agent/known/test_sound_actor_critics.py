@@ -31,6 +31,8 @@ from plan2explore.agent.policies import TanhPolicy, make_policy
 from plan2explore.agent.world_model import State
 from plan2explore.config import ActorCriticConfig, Spaces
 
+pytestmark = pytest.mark.xdist_group("sound_actor_critics")
+
 REWARD, DISCOUNT = 2.0, 0.99
 LIMIT = REWARD / (1 - DISCOUNT)
 SPACES = Spaces(action=2, image=None, proprio=3)
