@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sizes import NANO
+from sizes import NANO, quick
 
 from plan2explore import demo
 from plan2explore.phases.evaluate import Scores
@@ -28,7 +28,8 @@ def nano_config(method, seed, real=demo.demo_config):
 def test_the_journey_leaves_a_table_a_picture_videos_and_a_report(tmp_path, monkeypatch, capsys):
     for name, value in {"STEPS": 6000, "UPDATES": 2, "TASKS": demo.TASKS[:2], "demo_config": nano_config}.items():
         monkeypatch.setattr(demo, name, value)
-    assert demo.main(["--out", str(tmp_path), "--episodes", "2"]) == 0
+    with quick():
+        assert demo.main(["--out", str(tmp_path), "--episodes", "2"]) == 0
     printed = capsys.readouterr().out
     for words in ("random policy", "after Plan2Explore", "spin", "turn_left", str(tmp_path / "report.html")):
         assert words in " ".join(printed.split())

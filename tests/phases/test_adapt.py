@@ -194,7 +194,7 @@ def test_an_adaptation_that_was_stopped_goes_on_and_a_finished_one_returns_at_on
         nano_adapt(overlapped.run, out=out, updates=50, evaluate_episodes=0)
     assert len(done) == 5 and int(parameters(out)["update"]) == 50
     straight = nano_adapt(overlapped.run, out=tmp_path / "straight", updates=50, evaluate_episodes=0)
-    assert parameters(straight.path)["actor/rows"].tobytes() == parameters(out)["actor/rows"].tobytes()
+    assert parameters(straight.path)["actor/params"].tobytes() == parameters(out)["actor/params"].tobytes()
     before = digests(out)
     monkeypatch.setattr(Training, "__init__", None)  # would fail if called
     again = nano_adapt(overlapped.run, out=out, updates=50, evaluate_episodes=0)
