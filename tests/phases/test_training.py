@@ -32,7 +32,6 @@ from plan2explore.phases.training import Job, Training
 from plan2explore.phases.world import make_for_tasks
 from plan2explore.replay.buffer import Replay
 from plan2explore.replay.files import EpisodeFolder
-from plan2explore.report.pictures import frames_of
 
 pytestmark = pytest.mark.xdist_group("phases")
 both = pytest.mark.parametrize("which", ["taken_in_turn", "overlapped"])
