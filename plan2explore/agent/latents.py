@@ -58,8 +58,11 @@ def one_hot_sample(
 ) -> Float[Array, "*batch classes"]:
     """The class that uniform noise stands for, one-hot, with the gradient of the probabilities (straight-through)."""
     probs = jnp.exp(log_probs)
-    passed = (jnp.cumsum(probs, -1) <= noise[..., None]).sum(-1)
-    drawn = jax.nn.one_hot(jnp.minimum(passed, probs.shape[-1] - 1), probs.shape[-1])
+    below, passed = jnp.zeros_like(noise), jnp.zeros_like(noise, int)
+    for index in range(probs.shape[-1] - 1):  # written out: compilers make a slow loop of a cumulative sum
+        below = below + probs[..., index]
+        passed = passed + (below <= noise)
+    drawn = jax.nn.one_hot(passed, probs.shape[-1])
     return drawn + (probs - lax.stop_gradient(probs))  # in brackets: exactly 0 and 1
 
 
