@@ -75,13 +75,14 @@ def play(policy: p2e.Policy, domain: str, goal: str, mode: str) -> tuple[float, 
 
 def cell(options: Options, method: str, seed: int) -> dict[str, Any]:
     """One exploration and its goals."""
-    begin, name = time.monotonic(), f"{options.domain}-{options.preset}-{method}-{seed}"
+    begin, name = time.monotonic(), f"{options.domain}-{options.preset}-{method}-{seed}-{options.steps}"
     run = p2e.explore(
         options.domain, options.steps, options.out / name, options.preset, method, seed=seed, obs="proprio",
         environments=1, evaluate_every=0, snapshot_every=options.steps, seed_episodes=2,
     )  # fmt: skip
     found: dict[str, Any] = {"domain": options.domain, "preset": options.preset, "method": method, "seed": seed}
-    found |= {"env_steps": options.steps, "coverage": coverage(run, options.domain)}
+    found |= {"env_steps": options.steps, "updates": options.updates, "mode": options.mode}
+    found["coverage"] = coverage(run, options.domain)
     found["explore_s"] = round(time.monotonic() - begin)
     for goal in options.goals or maze.goals(options.domain):
         policy = run.adapt(f"{options.domain}_{goal}", updates=options.updates, evaluate_episodes=0)
@@ -98,6 +99,7 @@ def main(options: Options) -> None:
     for seed in options.seeds:
         for method in options.methods:
             key = {"domain": options.domain, "preset": options.preset, "method": method, "seed": seed}
+            key |= {"env_steps": options.steps, "updates": options.updates, "mode": options.mode}
             if not any(key.items() <= line.items() for line in read_lines(file)):
                 append_line(file, cell(options, method, seed))
     print("| maze | preset | method | seed | coverage | goals reached in 4 of 5 episodes | scores |")

@@ -134,7 +134,7 @@ class ExploreCommand:
     probe: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A task whose zero-shot score is followed on the way: walker_walk, or file.py:function. May be repeated."""
     seed: int = 0
-    """Of the networks, the environments and every chance in between."""
+    """Random seed."""
     wandb: bool = False
     """Also log to Weights & Biases."""
     view: Annotated[WorldConfig, tyro.conf.arg(name="")] = field(default_factory=WorldConfig)

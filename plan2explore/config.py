@@ -219,7 +219,7 @@ class AgentConfig:
     warmup: int = 0
     """Updates over which learning rates rise from 0."""
     precision: Literal["bfloat16", "float32"] = "bfloat16"
-    """Number format inside the networks. Parameters, distributions, losses and last layers are float32 always."""
+    """Number format inside the networks. Parameters, distributions, losses and the last layers of heads are float32."""
     learn_model: bool = True
     """Whether the world model and the ensemble learn. Zero-shot adaptation leaves them as they are."""
 
@@ -385,7 +385,11 @@ class ExploreConfig:
     probes: tuple[str, ...] = ()
     """Tasks that are trained beside exploration on stopped features, and evaluated on a schedule."""
     seed: int = 0
-    """Of the networks, the environments and every chance in between."""
+    """Random seed."""
+
+    def resolved(self) -> "ExploreConfig":
+        """The configuration with every setting that follows from another one filled in."""
+        return replace(self, schedule=self.schedule.resolved(self.agent))
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ class DemoCommand:
     out: Path = Path("runs/demo")
     """Where everything goes. What is there already is not done again."""
     seed: int = 0
-    """Of everything."""
+    """Random seed."""
     episodes: int = 20
     """Episodes of each evaluation."""
 

@@ -222,7 +222,7 @@ def model_gradients(agent: Agent, nets: Networks, batch: Sequences, key: PRNGKey
             total, output = model_loss(model, batch, key)
         else:
             total, output = jnp.zeros(()), infer_states(model, batch, key)
-        losses = reward_losses(agent, trained["reward"], output.rssm.states.features, batch.rewards)
+        losses = reward_losses(agent, trained["reward"], output.rssm.states.features, batch)
         return total + losses.sum(), (total, losses, output)
 
     trained = {"reward": nets.reward} | ({"model": nets.model} if agent.config.learn_model else {})
@@ -236,12 +236,16 @@ def model_gradients(agent: Agent, nets: Networks, batch: Sequences, key: PRNGKey
 
 
 def reward_losses(
-    agent: Agent, heads: ScalarHead, features: Float[Array, "time batch features"], rewards: Float[Array, "time batch tasks"]
+    agent: Agent, heads: ScalarHead, features: Float[Array, "time batch features"], batch: Sequences
 ) -> Float[Array, " tasks"]:
-    """Each reward head's loss. Features are stopped: only the supervised oracle's first task shapes the world model."""
+    """Each reward head's loss. Features are stopped: only the supervised oracle's first task shapes the world model.
+
+    First steps of episodes are left out: no action led there, and the stored reward of 0 is nobody's.
+    """
+    rewards, counted = batch.rewards, ~batch.is_first
 
     def loss(head: ScalarHead, target: Array, features: Array) -> Array:
-        return head.loss(head.mlp(features), target).mean()
+        return (head.loss(head.mlp(features), target) * counted).sum() / jnp.maximum(counted.sum(), 1)
 
     tasks_first, stopped = jnp.moveaxis(rewards, -1, 0), lax.stop_gradient(features)
     losses = jax.vmap(loss, (0, 0, None))(heads, tasks_first, stopped)
@@ -320,7 +324,8 @@ def group_gradients(
     trajectory, stats, intrinsic_mean, action_grads = imagine_trajectories(
         nets.model, agent.policy, actors, slow_critics, rewards, starts, alive, noise, stats, config, group.bootstrapped
     )
-    stats = update_return_range(stats, trajectory.returns, update)
+    if config.normalize_returns:
+        stats = update_return_range(stats, trajectory.returns, update)
     stats = stats._replace(intrinsic_mean=intrinsic_mean)
 
     def loss(trained: dict[str, Any]) -> tuple[Array, Any]:
@@ -365,7 +370,7 @@ def describe(
         "reward": trajectory.rewards.mean((1, 2)),
         "return": trajectory.returns.mean((1, 2)),
         "value": trajectory.values.mean((1, 2)),
-        "value_limit": value_limits(stats, config)[1] * jnp.ones(len(names)),
+        "value_limit": jnp.maximum(*map(jnp.abs, value_limits(stats, config))) * jnp.ones(len(names)),
         "return_scale": return_scale(stats, config),
         "action_size": jnp.abs(trajectory.actions).mean((1, 2, 3)),
         "critic_loss": critic_losses,

@@ -231,9 +231,11 @@ def _refuse_other(path: Path, settings: dict[str, Any], task: Task, every_detail
     ours, theirs = read_config(AdaptConfig, settings["config"]), read_stored(folder, "config", AdaptConfig)
     if not every_detail:
         ours = replace(ours, schedule=theirs.schedule)
+    explored = read_config(ExploreConfig, settings["explored"])
     changed = differences(theirs, ours)
+    changed += differences(read_stored(folder, "explored", ExploreConfig).resolved(), explored.resolved(), "explored.")
     plain = json.loads(json.dumps(settings))  # as a file gives it back
-    compared = [name for name in plain if name not in ("config", "reward_digests")]
+    compared = [name for name in plain if name not in ("config", "explored", "reward_digests")]
     changed += [f"another {name}" for name in compared if folder.settings.get(name) != plain[name]]
     changed += [f"another version of the reward {name!r}" for name in changed_rewards(folder, [task])]
     if changed:

@@ -87,10 +87,10 @@ def explore(
         world: A name that `make` takes, or the folder of a run.
         steps: Env steps in all (the paper: 1e6).
         out: The run's folder, by default `runs/WORLD`. If it is a run with the same settings, that goes on.
-        preset: Sizes of the agent: paper, small or tiny.
+        preset: The agent: paper, small, tiny, modern or modern-tiny.
         method: plan2explore, retrospective, max, curiosity, random or dreamer.
         probes: Tasks whose zero-shot score is followed on the way.
-        seed: Of everything.
+        seed: Random seed.
         config: All settings at once, instead of preset, method, seed and options.
         wandb: Also log to Weights & Biases.
         options: Fields of `WorldConfig` and `Schedule`, such as `obs="proprio"` or `environments=4`.
@@ -202,7 +202,7 @@ def refuse_other(
     """The same command goes on with its run; another one must not."""
     if folder.kind != "explore":
         raise RunError(f"{folder.path} is an adaptation, not an exploration.")
-    changed = differences(read_stored(folder, "config", ExploreConfig), config)
+    changed = differences(read_stored(folder, "config", ExploreConfig).resolved(), config.resolved())
     if changed:
         found = "; ".join(changed)
         raise RunError(f"{folder.path} is a run with other settings ({found}). {advice}, or choose another --out.")

@@ -39,9 +39,11 @@ class Policy:
         self._step = 0
 
     def act(self, observation: dict[str, Any], mode: Mode = "mode") -> np.ndarray:
-        """The action for an observation of `make(...)`: the policy's mode, or a `sample` of it."""
+        """The action for an observation of `make(...)`, or the part of it that the agent observes: the policy's mode, or a
+        `sample` of it."""
         spaces = self.learner.agent.spaces
-        seen = select_obs(spaces, np.asarray(observation["image"])[None], np.asarray(observation["proprio"])[None])
+        image, proprio = (np.asarray(observation.get(name))[None] for name in ("image", "proprio"))
+        seen = select_obs(spaces, image, proprio)
         key = step_key(self._key, self._step, 0)
         first = np.array([self._step == 0])
         action, self._carried = self.learner.act(self.state, self._carried, seen, first, key, mode, self.row)

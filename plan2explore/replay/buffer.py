@@ -73,8 +73,6 @@ class Replay:
         self._is_first = np.zeros((streams, self.ring), bool)
         self.episodes = 0
         """Episodes begun here so far, overwritten ones included."""
-        self.largest_rewards = np.zeros(spaces.tasks)
-        """Of each task: the size of the largest reward that a step ever had here."""
         self._lock = threading.Lock()
 
     @property
@@ -89,8 +87,6 @@ class Replay:
             return
         with self._lock:
             self.episodes += int(rows["is_first"].sum())
-            if "reward" in rows:
-                self.largest_rewards = np.maximum(self.largest_rewards, np.abs(rows["reward"]).max(0))
             rows = {name: array[-self.ring :] for name, array in rows.items()}
             count = len(rows["action"])
             places = (self._ends[stream] + np.arange(count)) % self.ring
