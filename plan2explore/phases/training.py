@@ -278,7 +278,7 @@ class Training:
             following = self.remember()
             begin()
             self._train_all()
-            self._tend()  # a killed run may have come to its updates, but not to what follows them
+            self.on_step_end()  # a killed run may have come to its updates, but not to what follows them
             if self.job.schedule.collect == "in-turn":
                 self._in_turn()
             elif self.reached < self.job.goal:
@@ -338,7 +338,7 @@ class Training:
             self.collector.receive()
             self._vector_steps += 1
             actions = self._act(self._vector_steps)
-            self._tend()
+            self.on_step_end()
         self._train_all()
 
     def _in_turn(self) -> None:
@@ -346,7 +346,7 @@ class Training:
             self._collect_round()
             self.rounds += 1
             self._train_all()
-            self._tend()
+            self.on_step_end()
 
     def _collect_round(self) -> None:
         """One episode in every environment."""
@@ -411,7 +411,7 @@ class Training:
             self._log()
             self._save_sometimes()
             self._show()
-            self._obey()
+            self.handle_signal()
 
     def _update(self) -> None:
         """Starts a block of updates on the device."""
@@ -453,8 +453,8 @@ class Training:
 
     # ---- between steps ----
 
-    def _tend(self) -> None:
-        """All that happens now and then."""
+    def on_step_end(self) -> None:
+        """Logs, evaluates, keeps snapshots and checkpoints where they are due, and stops if asked to."""
         if self.collector:
             self.collector.check_writes()
         self._log()
@@ -463,7 +463,7 @@ class Training:
             self._snapshot(self.reached // self.job.schedule.snapshot_every * self.job.schedule.snapshot_every)
         self._save_sometimes()
         self._show()
-        self._obey()
+        self.handle_signal()
 
     def _evaluate_sometimes(self) -> None:
         every, in_turn = self.job.schedule.evaluate_every, self.job.schedule.collect == "in-turn"
@@ -480,7 +480,7 @@ class Training:
         while self._evaluation is not None:
             self._play_on(self._evaluation)
             self._show()
-            self._obey()
+            self.handle_signal()
 
     def _play_on(self, evaluation: Evaluation) -> None:
         """One step of an evaluation."""
@@ -609,7 +609,8 @@ class Training:
             for number, handler in old.items():
                 signal.signal(number, handler)
 
-    def _obey(self) -> None:
+    def handle_signal(self) -> None:
+        """Saves everything and stops, if a signal asked for it."""
         stop = self._stop or (signal.SIGPIPE if self.progress.unheard else None)
         if stop is None:
             return
