@@ -215,7 +215,8 @@ def clip_through(x: PER_STEP, low: Float[Array, " behaviors"], high: Float[Array
 
     A reward head that predicts slightly less than the smallest reward must not cut the actor off from its gradient.
     """
-    return x + lax.stop_gradient(jnp.clip(x, low[:, None, None], high[:, None, None]) - x)
+    bounded = jnp.clip(lax.stop_gradient(x), low[:, None, None], high[:, None, None])
+    return bounded + (x - lax.stop_gradient(x))  # in brackets: exactly 0
 
 
 def update_return_range(stats: Stats, returns: PER_STEP, update: Int[Array, ""]) -> Stats:

@@ -125,7 +125,7 @@ def test_predicted_rewards_are_kept_within_the_range_that_was_seen():
         agent = Agent(change(CONFIG, actor_critic=dict(bound_values=bounded)), SPACES)
         nets, state = nano_networks(agent), random_states(agent, 1, 3, 50)
         steps = Transition(state, jnp.zeros((1, 3, 50, 2)), state)
-        reward, _ = imagined_rewards(agent, nets, ["task 0"], steps, rewards_between(-0.1, 0.2), jnp.int32(1))
+        reward, _ = imagined_rewards(agent, nets, ["task 0"], steps, 50, rewards_between(-0.1, 0.2), jnp.int32(1))
         inside = np.all((reward >= -0.1) & (reward <= np.float32(0.2)))
         assert inside == bounded and reward.shape == (1, 3, 50)
 
@@ -137,6 +137,8 @@ def test_values_are_kept_within_what_the_range_of_rewards_allows():
     assert (low, high) == (pytest.approx(-50, rel=1e-4), pytest.approx(200, rel=1e-4))
     np.testing.assert_allclose(bound_values(values, stats, config)[0, 0], [-50, -3, 0, 150, 200], rtol=1e-4)
     np.testing.assert_array_equal(bound_values(values, stats, ActorCriticConfig(discount=1.0)), values)
+    gradient = jax.grad(lambda values: bound_values(values, stats, config).sum())(values)
+    np.testing.assert_array_equal(gradient, np.ones_like(values))  # beyond the bounds too: an actor is never cut off
 
 
 # --- Ends ---
