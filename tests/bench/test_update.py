@@ -122,6 +122,7 @@ def test_the_table_names_every_part():
         obs="64x64 pixels",
         precision="bfloat16",
         whole_ms=10.0,
+        step_us=4.0,
         updates_per_s=100.0,
         compile_s=20.0,
         compile_cached_s=2.0,
@@ -136,7 +137,7 @@ def test_the_table_names_every_part():
     console = Console(width=120, record=True)
     console.print(bench.show(report))
     text = console.export_text()
-    for expected in ("10.00 ms", "world model", "4.00 ms", "380 of 760", "50%", "16 environments", "1.20 ms"):
+    for expected in ("10.00 ms", "4.00 us", "world model", "4.00 ms", "380 of 760", "50%", "16 environments", "1.20 ms"):
         assert expected in text
 
 
