@@ -182,7 +182,9 @@ class ActorCriticConfig:
     unimix: float = 0.01
     """Share of the uniform distribution in a discrete actor."""
     entropy: float = 0.0
-    """Weight of the policy's entropy in the actor's loss; at 0 a policy may become deterministic."""
+    """Weight of a task policy's entropy in the actor's loss; at 0 a policy may become deterministic."""
+    explorer_entropy: float = 0.0
+    """Weight of the explorer's entropy."""
     normalize_returns: bool = False
     """Divide the actor's gradient by the 5 to 95 % range of returns (a running mean), as in DreamerV3."""
     slow_critic: float = 0.0
@@ -228,8 +230,8 @@ paper = AgentConfig()
 """The paper's sizes and pieces."""
 
 ROBUST = ActorCriticConfig(
-    mean_scale=3.0, start_std=0.9, min_std=0.1, max_std=1.0, entropy=1e-2, normalize_returns=True, slow_critic=0.02,
-    action_noise=0.0,
+    mean_scale=3.0, start_std=0.9, min_std=0.1, max_std=1.0, entropy=3e-4, explorer_entropy=1e-2, normalize_returns=True,
+    slow_critic=0.02, action_noise=0.0,
 )  # fmt: skip
 """Actor-critics that neither diverge nor become deterministic, whatever the scale of rewards."""
 
@@ -261,8 +263,9 @@ tiny = AgentConfig(
 """The paper's pieces on CPUs, from 32x32 images or vectors."""
 
 MODERN_AC = replace(
-    ROBUST, actor_gradient="reinforce", critic_head="two_hot", norm=True, entropy=3e-4, actor_width=256, actor_depth=3,
-    critic_width=256, critic_depth=3, actor_learning_rate=1e-4, critic_learning_rate=1e-4, discount=1 - 1 / 333, unroll=5,
+    ROBUST, actor_gradient="reinforce", critic_head="two_hot", norm=True, explorer_entropy=1e-3,
+    actor_width=256, actor_depth=3, critic_width=256, critic_depth=3, actor_learning_rate=1e-4, critic_learning_rate=1e-4,
+    discount=1 - 1 / 333, unroll=5,
 )  # fmt: skip
 
 modern = AgentConfig(
@@ -287,8 +290,8 @@ modern_tiny = replace(
     ),
     intrinsic=replace(modern.intrinsic, width=64, learning_rate=1e-3),
     actor_critic=replace(
-        MODERN_AC, horizon=10, entropy=1e-2, actor_width=64, actor_depth=2, critic_width=64, critic_depth=2,
-        actor_learning_rate=1e-3, critic_learning_rate=1e-3, unroll=1,
+        MODERN_AC, horizon=10, explorer_entropy=1e-2, actor_width=64, actor_depth=2, critic_width=64,
+        critic_depth=2, actor_learning_rate=1e-3, critic_learning_rate=1e-3, unroll=1,
     ),
     batch=8,
     length=16,

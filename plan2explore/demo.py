@@ -29,7 +29,7 @@ from .runs.folder import RunFolder
 WORLD = "pendulum"
 METHODS = ("plan2explore", "random")
 STEPS = 16_000
-UPDATES = 2_000
+UPDATES = 5_000
 
 
 def spin(physics: Any) -> float:

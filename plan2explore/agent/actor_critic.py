@@ -255,8 +255,13 @@ def actor_loss(
     baseline: PER_STEP,
     stats: Stats,
     config: ActorCriticConfig,
+    explorers: int = 0,
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, " behaviors"]]]:
-    """A loss with the gradient of minus the objective and the entropy, and metrics of the policies."""
+    """A loss with the gradient of minus the objective and the entropy, and metrics of the policies.
+
+    The first `explorers` behaviours have the explorer's weight of the entropy.
+    """
+    weights = jnp.where(jnp.arange(len(trajectory.returns)) < explorers, config.explorer_entropy, config.entropy)
     output, noise_of_action = per_behavior(actors, trajectory.features), horizon_second(noise.action)
     count, scale = trajectory.returns.shape[-1], return_scale(stats, config)[:, None, None]
     real, real_noise = output[:, :, :count], noise_of_action[:, :, :count]
@@ -267,9 +272,9 @@ def actor_loss(
     else:  # move each action where its perturbation should have gone
         loss -= (horizon_second(action_grads) / scale[..., None] * policy.sample(output, noise_of_action)).sum()
     metrics = {"std": lax.stop_gradient(policy.spread(real)).mean((1, 2))}
-    if config.entropy:
+    if config.entropy or config.explorer_entropy:
         entropy = policy.entropy(real, real_noise)
-        loss -= config.entropy * weighted_means(trajectory, entropy).sum()
+        loss -= (weights * weighted_means(trajectory, entropy)).sum()
         metrics["entropy"] = lax.stop_gradient(entropy).mean((1, 2))
     return loss, metrics
 

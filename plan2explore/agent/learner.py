@@ -331,7 +331,7 @@ def group_gradients(
     def loss(trained: dict[str, Any]) -> tuple[Array, Any]:
         losses, values = critic_loss(trained["critic"], trajectory)
         total, about = actor_loss(
-            agent.policy, trained["actor"], trajectory, noise, action_grads, values, stats, config
+            agent.policy, trained["actor"], trajectory, noise, action_grads, values, stats, config, names.count("explorer")
         )
         return total + losses.sum(), (losses, about)
 

@@ -34,7 +34,7 @@ CONFIG = change(
         critic_learning_rate=1e-3,
         discount=0.95,
         action_noise=0.0,
-        entropy=3e-3,
+        explorer_entropy=3e-3,
     ),
     batch=8,
     length=24,

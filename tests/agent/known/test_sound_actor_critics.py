@@ -29,7 +29,7 @@ from plan2explore.agent.intrinsic.objective import Transition
 from plan2explore.agent.learner import Gradients, Learner, behavior_gradients, imagined_rewards
 from plan2explore.agent.policies import TanhPolicy, make_policy
 from plan2explore.agent.world_model import State
-from plan2explore.config import ActorCriticConfig, Spaces
+from plan2explore.config import ActorCriticConfig, Spaces, tiny
 
 pytestmark = pytest.mark.xdist_group("sound_actor_critics")
 
@@ -241,7 +241,8 @@ def pushed(config: ActorCriticConfig, steps: int = 10_000) -> tuple[TanhPolicy, 
 
 @pytest.mark.parametrize("gradient", ["through", "reinforce"])
 def test_an_actor_that_is_pushed_for_long_keeps_its_spread_and_its_gradient_and_turns_round(gradient):
-    robust = change(CONFIG, actor_critic=dict(actor_gradient=gradient)).actor_critic
+    entropy = tiny.actor_critic.explorer_entropy
+    robust = change(CONFIG, actor_critic=dict(actor_gradient=gradient, entropy=entropy)).actor_critic
     policy, output, norm, action = pushed(robust)
     assert robust.entropy > 0 and float(policy.spread(output)) > 2 * robust.min_std
     assert float(jnp.tanh(policy.dist(output).mean)[0]) > 0.9, "it did learn"
