@@ -1,13 +1,12 @@
 """Plain layers: dense, recurrent and image networks.
 
 Parameters are made as float32. A layer computes in the narrower precision of its input and its weights, so that a caller
-gets bfloat16 by casting either; an `OutputLinear` computes in float32. Weights start as Glorot's uniform, a recurrent
+gets bfloat16 by casting either; the last layer of a head computes in float32. Weights start as Glorot's uniform, a recurrent
 cell's products with its state as orthogonal ones, and biases as zero.
 """
 
 import math
 from itertools import pairwise
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -43,32 +42,21 @@ def narrower(x: Array, weight: Array) -> jnp.dtype:
 
 
 class Linear(eqx.Module):
-    """An affine map of the last axis."""
+    """An affine map of the last axis; a head's last layer is computed in float32."""
 
     weight: Float[Array, "inputs outputs"]
     bias: Float[Array, " outputs"]
+    float32: bool = eqx.field(static=True)
 
-    def __init__(self, inputs: int, outputs: int, key: Key[Array, ""]):
+    def __init__(self, inputs: int, outputs: int, key: Key[Array, ""], float32: bool = False):
         self.weight = glorot(key, inputs, outputs)
         self.bias = jnp.zeros(outputs)
+        self.float32 = float32
 
     def __call__(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch outputs"]:
-        dtype = narrower(x, self.weight)
+        # In bfloat16, values near 2,700 would be multiples of 16.
+        dtype = jnp.dtype(jnp.float32) if self.float32 else narrower(x, self.weight)
         return affine(x.astype(dtype), self.weight.astype(dtype), self.bias.astype(dtype))
-
-
-class OutputLinear(eqx.Module):
-    """A last layer, computed in float32: bfloat16 would round values near 2,700 to multiples of 16."""
-
-    weight: Float[Array, "inputs outputs"]
-    bias: Float[Array, " outputs"]
-
-    def __init__(self, inputs: int, outputs: int, key: Key[Array, ""]):
-        self.weight = glorot(key, inputs, outputs)
-        self.bias = jnp.zeros(outputs)
-
-    def __call__(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch outputs"]:
-        return affine(x.astype(jnp.float32), self.weight.astype(jnp.float32), self.bias.astype(jnp.float32))
 
 
 class RMSNorm(eqx.Module):
@@ -91,7 +79,7 @@ class MLP(eqx.Module):
     Hidden layers have ELU (or ReLU); with `norm`, RMSNorm and SiLU.
     """
 
-    layers: tuple[Linear | OutputLinear, ...]
+    layers: tuple[Linear, ...]
     norms: tuple[RMSNorm, ...]
     relu: bool = eqx.field(static=True)
 
@@ -110,8 +98,8 @@ class MLP(eqx.Module):
     ):
         sizes = [inputs, *[width] * depth, outputs]
         keys = jax.random.split(key, depth + 1)
-        kinds = [*[Linear] * depth, OutputLinear if head else Linear]
-        layers: list[Any] = [kind(*pair, key) for kind, pair, key in zip(kinds, pairwise(sizes), keys, strict=True)]
+        layers = [Linear(*pair, one) for pair, one in zip(pairwise(sizes[:-1]), keys[:-1], strict=True)]
+        layers.append(Linear(sizes[-2], outputs, keys[-1], float32=head))
         if out_scale != 1.0:
             layers[-1] = eqx.tree_at(lambda last: last.weight, layers[-1], out_scale * layers[-1].weight)
         self.layers = tuple(layers)

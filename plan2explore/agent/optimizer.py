@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from plan2explore.agent.networks import OutputLinear
+from plan2explore.agent.networks import Linear
 
 Network = TypeVar("Network", bound=eqx.Module)
 
@@ -73,7 +73,7 @@ def _float32_leaves(arrays: Any) -> list[bool]:
     """Which arrays of a network belong to layers that are computed in float32."""
 
     def is_output(node: Any) -> bool:
-        return isinstance(node, OutputLinear)
+        return isinstance(node, Linear) and node.float32
 
     marked = jax.tree.map(lambda node: jax.tree.map(lambda _: is_output(node), node), arrays, is_leaf=is_output)
     return jax.tree.leaves(marked)
