@@ -81,7 +81,7 @@ def main(arguments: list[str]) -> int:
     say("Writing the report")
     page = write_report([command.out / method for method in METHODS], command.out / "report.html")
     console.print(f"{command.episodes} episodes each; {duration(time.monotonic() - start)} in all.")
-    console.print("A pendulum is so simple that random exploration can be as good: docs/demo.md compares four seeds.")
+    console.print("A pendulum is so simple that random exploration can be as good: see docs/demo.md.")
     console.print(f"Videos and scores: {command.out}; report: {page}")
     return 0
 
