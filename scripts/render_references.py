@@ -2,10 +2,11 @@
 
     MUJOCO_GL=osmesa python scripts/render_references.py
 
-needs OSMesa (Debian: apt-get install libosmesa6). It writes tests/envs/render/references.npz,
+needs OSMesa (Debian: apt-get install libosmesa6). It writes mjraycast/tests/references.npz,
 docs/pictures/render_*.png and the table in docs/rendering.md.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -13,9 +14,10 @@ import numpy as np
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "envs" / "render"))
+sys.path.insert(0, str(ROOT / "mjraycast" / "tests"))
 
-import render_worlds as worlds  # noqa: E402
+import suite_worlds as worlds  # noqa: E402
+from opengl import OpenGLRenderer  # noqa: E402
 
 STORED = {64: 6, 84: 3}  # pictures a world and size in the references
 MEASURED = 24  # pictures a world and size in the table
@@ -26,9 +28,8 @@ TABLE_START, TABLE_END = "<!-- table: start -->", "<!-- table: end -->"
 
 def compare(world: worlds.World, size: int, states: list) -> list[tuple[np.ndarray, np.ndarray]]:
     """Pictures of states: ours and OSMesa's."""
-    _, ours = worlds.pictures(world, states, size, "raycast")
-    name, theirs = worlds.pictures(world, states, size, "gl")
-    assert name == "gl-osmesa", f"the references are made with gl-osmesa, not {name}: set MUJOCO_GL=osmesa"
+    ours = worlds.pictures(world, states, size)
+    theirs = worlds.pictures(world, states, size, OpenGLRenderer)
     return list(zip(ours, theirs, strict=True))
 
 
@@ -63,6 +64,8 @@ def write_table(rows: list[str]) -> None:
 
 def main() -> None:
     """Goes through all worlds."""
+    if os.environ.get("MUJOCO_GL") != "osmesa":
+        sys.exit("The references are made with OSMesa: set MUJOCO_GL=osmesa.")
     references, rows = {}, []
     for world in worlds.WORLDS:
         measured = list(worlds.random_states(world, MEASURED, SEED_MEASURED))
@@ -73,7 +76,7 @@ def main() -> None:
         Image.fromarray(last).save(ROOT / "docs" / "pictures" / f"render_{world.domain}.png", optimize=True)
         for size, count in STORED.items():
             states = list(worlds.random_states(world, count, SEED_STORED + size))
-            _, drawn = worlds.pictures(world, states, size, "gl")
+            drawn = worlds.pictures(world, states, size, OpenGLRenderer)
             references[world.domain, size] = list(zip(states, drawn, strict=True))
     worlds.store_references(references)
     write_table(rows)

@@ -5,10 +5,10 @@ import time
 import numpy as np
 import pytest
 
+from mjraycast import unsupported
 from plan2explore import Task, list_tasks, make, record, relabel
 from plan2explore.envs import maze
 from plan2explore.envs.names import split_name
-from plan2explore.envs.render import unsupported_features
 
 MAZES = list(maze.LAYOUTS)
 
@@ -41,7 +41,7 @@ def test_names_split_into_maze_and_goal(domain):
 @pytest.mark.parametrize("domain", MAZES)
 def test_the_ray_caster_draws_walls_floor_and_ball(domain):
     env = make(domain, size=64, renderer="raycast")
-    assert not unsupported_features(env.physics.model.ptr)
+    assert not unsupported(env.physics.model.ptr)
     image = env.reset(seed=0)[0]["image"].reshape(-1, 3).astype(int)
     red, blue = image[:, 0] - image[:, 2], image[:, 2] - image[:, 0]
     assert (red > 150).any() and (red > 40).mean() > 0.05 and (blue > 40).mean() > 0.1

@@ -5,19 +5,12 @@ from typing import Protocol
 import mujoco
 import numpy as np
 
-from .features import unsupported_features
+from mjraycast import Camera, SceneLayoutError, UnsupportedModelError
+
 from .gl import GLRenderer, GLUnavailableError, available_backends
 from .raycast import RaycastRenderer
-from .scene import SceneLayoutError
 
-__all__ = [
-    "RENDERERS",
-    "Renderer",
-    "UnsupportedModelError",
-    "available_backends",
-    "make_renderer",
-    "unsupported_features",
-]
+__all__ = ["RENDERERS", "Camera", "Renderer", "UnsupportedModelError", "available_backends", "make_renderer"]
 
 RENDERERS = ("auto", "raycast", "gl")
 
@@ -36,24 +29,18 @@ class Renderer(Protocol):
         ...
 
 
-class UnsupportedModelError(RuntimeError):
-    """A model that cannot be drawn here."""
+def make_renderer(model: mujoco.MjModel, data: mujoco.MjData, camera: Camera, size: int, renderer: str = "auto") -> Renderer:
+    """A renderer of size x size pictures; `auto` is raycast where the model is supported, else gl.
 
-
-def make_renderer(
-    model: mujoco.MjModel, data: mujoco.MjData, camera: int, size: int, renderer: str = "auto"
-) -> Renderer:
-    """A renderer of size x size pictures; `auto` is raycast where the model is supported, else gl."""
+    `camera` is a name or a number of the model's cameras, -1 for MuJoCo's default free camera, or an `MjvCamera`.
+    """
     if renderer not in RENDERERS:
         raise ValueError(f"Unknown renderer {renderer!r}: choose one of {', '.join(RENDERERS)}.")
-    if not 0 <= camera < model.ncam:
-        raise ValueError(f"Camera {camera} is not in the model, which has {model.ncam} (the first is 0).")
     if size < 1:
         raise ValueError(f"A picture of size {size} is empty: choose at least 1 pixel.")
     if renderer == "gl":
         return GLRenderer(model, data, camera, size)
     try:
-        refuse_unsupported(model, camera)
         return RaycastRenderer(model, data, camera, size)
     except (UnsupportedModelError, SceneLayoutError) as problem:
         if renderer == "raycast":
@@ -61,12 +48,4 @@ def make_renderer(
         try:
             return GLRenderer(model, data, camera, size)
         except GLUnavailableError as error:
-            raise UnsupportedModelError(f"{problem} {error}") from error
-
-
-def refuse_unsupported(model: mujoco.MjModel, camera: int) -> None:
-    """Raises if the ray-caster cannot draw all of the model."""
-    missing = unsupported_features(model, camera)
-    if missing:
-        names = ", ".join(missing)
-        raise UnsupportedModelError(f"The ray-caster cannot draw this model ({names}): it needs OpenGL.")
+            raise RuntimeError(f"{problem} {error}") from error

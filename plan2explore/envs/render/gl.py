@@ -13,7 +13,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from .scene import SceneSource
+from mjraycast.scene import Camera, Scene, find_camera
 
 BACKENDS = ("egl", "osmesa")
 PROBE_SECONDS = 60
@@ -88,12 +88,14 @@ def choose_backend() -> str:
 class GLRenderer:
     """Draws one camera of one model with OpenGL: the pictures of dm_control's `physics.render`."""
 
-    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, camera: int, size: int):
+    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, camera: Camera, size: int):
         self._context: Any = None  # for `close`, should anything below fail
+        self._camera = find_camera(model, camera)
         backend = choose_backend()
         self.name = f"gl-{backend}"
         self._model = model
-        self._source = SceneSource(model, data, camera)
+        self._data = data
+        self._source = Scene(model)
         self._context = importlib.import_module(f"mujoco.{backend}").GLContext(size, size)
         self._context.make_current()
         self._drawing = make_drawing_context(model, size)
@@ -109,7 +111,7 @@ class GLRenderer:
             raise RuntimeError("This renderer is closed: make another one.")
         self._context.make_current()
         self._upload_terrain()
-        mujoco.mjr_render(self._rectangle, self._source.update(), self._drawing)
+        mujoco.mjr_render(self._rectangle, self._source.update(self._data, self._camera), self._drawing)
         mujoco.mjr_readPixels(self._bottom_up, None, self._rectangle, self._drawing)
         out[:] = self._bottom_up[::-1]
         return out

@@ -26,11 +26,13 @@ from .kernel import (
 from .lights import beam, choose_casters, own_light, reflected_light, shadowed
 from .shapes import hit_plane
 from .tables import (
+    COLUMNS,
     EYE,
     LENS,
     PIXEL,
     PLANE_INDEX,
     POSITION,
+    RASTER,
     RIGHT,
     SAMPLE_X,
     SAMPLE_Y,
@@ -194,7 +196,7 @@ def interpolate_cell(
 
 @compiled
 def fill_plane(
-    geoms: Table, g: int, lights: Table, light_count: int, camera: Table, owner: np.ndarray, size: int,
+    geoms: Table, g: int, lights: Table, light_count: int, camera: Table, owner: np.ndarray,
     texels: np.ndarray, index: np.ndarray, corners: np.ndarray, pixels: np.ndarray, now: float,
 ) -> None:  # fmt: skip
     """Computes the colours of plane g, before shadows, at the pixels that show it and are not computed yet.
@@ -208,24 +210,23 @@ def fill_plane(
     right = to_local(geoms, g, scale(vector(camera, RIGHT, 0), camera[LENS, PIXEL]))
     up = to_local(geoms, g, scale(vector(camera, UP, 0), camera[LENS, PIXEL]))
     x_grid, y_grid = grid(shape[0], shape[2]), grid(shape[1], shape[2])
-    x0, x1, y0, y1 = pixel_box(geoms, g, camera, size)
+    columns = int(camera[RASTER, COLUMNS])
+    x0, x1, y0, y1 = pixel_box(geoms, g, camera)
     for y in range(y0, y1):
         for x in range(x0, x1):
-            pixel = y * size + x
+            pixel = y * columns + x
             if pixels[plane, pixel, STAMP] == now or not shows(owner, pixel, g):
                 continue
-            direction = to_local(geoms, g, ray(camera, x + 0.5, y + 0.5, 0.5 * size))
+            direction = to_local(geoms, g, ray(camera, x + 0.5, y + 0.5))
             depth = hit_plane(shape, origin, direction)
             sample = 0
             while depth <= 0.0 and sample < SAMPLES:
-                through = ray(camera, x + SAMPLE_X[sample], y + SAMPLE_Y[sample], 0.5 * size)
+                through = ray(camera, x + SAMPLE_X[sample], y + SAMPLE_Y[sample])
                 direction = to_local(geoms, g, through)
                 depth = hit_plane(shape, origin, direction)
                 sample += 1
             local = along(origin, depth, direction)
-            texture = plane_texture(
-                geoms, g, texels, index, local, direction, scale(right, depth), scale(up, depth)
-            )
+            texture = plane_texture(geoms, g, texels, index, local, direction, scale(right, depth), scale(up, depth))
             i, place_x = grid_cell(local[0], shape[0], x_grid[0], x_grid[1], x_grid[2])
             j, place_y = grid_cell(local[1], shape[1], y_grid[0], y_grid[1], y_grid[2])
             light_cell(geoms, g, lights, light_count, eye, i, j, x_grid, y_grid, corners, now)
@@ -243,10 +244,10 @@ def kept(pixels: np.ndarray, plane: int, pixel: int, column: int) -> Vector:
 
 
 @compiled
-def row_ends(owner: np.ndarray, g: int, y: int, size: int) -> tuple[int, int]:
+def row_ends(owner: np.ndarray, g: int, y: int, columns: int) -> tuple[int, int]:
     """First and last pixel of a row that show geom g; the last before the first when none does."""
-    first, last = (y + 1) * size, y * size - 1
-    for pixel in range(y * size, (y + 1) * size):
+    first, last = (y + 1) * columns, y * columns - 1
+    for pixel in range(y * columns, (y + 1) * columns):
         if shows(owner, pixel, g):
             first = min(first, pixel)
             last = pixel
@@ -256,12 +257,12 @@ def row_ends(owner: np.ndarray, g: int, y: int, size: int) -> tuple[int, int]:
 @compiled
 def shadow_plane(
     geoms: Table, g: int, lights: Table, light_count: int, casters: Table, chosen: np.ndarray,
-    owner: np.ndarray, y0: int, y1: int, size: int, pixels: np.ndarray,
+    owner: np.ndarray, y0: int, y1: int, columns: int, pixels: np.ndarray,
 ) -> None:  # fmt: skip
     """Adds, at the pixels that show plane g, the light of those lights that nothing keeps away."""
     plane = int(geoms[g, PLANE_INDEX])
     for y in range(y0, y1):
-        first, last = row_ends(owner, g, y, size)
+        first, last = row_ends(owner, g, y, columns)
         if last < first:
             continue
         for pixel in range(first, last + 1):

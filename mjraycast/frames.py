@@ -22,35 +22,37 @@ from .visibility import Layer
 class FrameSizes(NamedTuple):
     """All that the buffers' sizes depend on."""
 
-    picture: int  # width and height
+    width: int  # pixels
+    height: int
     geoms: int  # at most
     lights: int  # at most
     planes: int
     passes: int  # in which light comes: see `planes`
 
 
-def make_layer(size: int) -> Layer:
+def make_layer(pixels: int) -> Layer:
     """Empty buffers for what one camera sees."""
-    samples = size * size * SAMPLES
+    samples = pixels * SAMPLES
     return Layer(
         camera=np.zeros(CAMERA_SHAPE),
         depth=np.zeros(samples),
         owner=np.zeros(samples, np.int64),
-        image=np.zeros((size * size, 3)),
+        image=np.zeros((pixels, 3)),
     )
 
 
 def make_frame(sizes: FrameSizes, textures: Textures) -> Frame:
     """Empty buffers for a picture."""
-    size, geoms, lights, planes, passes = sizes
+    width, height, geoms, lights, planes, passes = sizes
+    pixels = width * height
     return Frame(
         geoms=np.zeros((geoms, GEOM_COLUMNS)),
         lights=np.zeros((lights, LIGHT_COLUMNS)),
         textures=textures,
-        direct=make_layer(size),
-        mirrored=make_layer(size),
-        planes=make_plane_cache(planes, size * size, passes),
-        sky=np.zeros((size * size, SKY_COLUMNS)),
+        direct=make_layer(pixels),
+        mirrored=make_layer(pixels),
+        planes=make_plane_cache(planes, pixels, passes),
+        sky=np.zeros((pixels, SKY_COLUMNS)),
         stamps=np.ones(3),
         seen_planes=np.zeros((planes, GEOM_COLUMNS)),
         seen_lights=np.zeros((lights, LIGHT_COLUMNS)),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import mujoco
 import numpy as np
 
+from .scene import Camera, find_camera
 from .shapes import BOX, PLANE, SUPPORTED
 from .tables import DIRECTIONAL_LIGHT, SAMPLES, SPOT_LIGHT
 from .textures import CUBE, FLAT
@@ -66,18 +67,21 @@ def geom_features(model: mujoco.MjModel) -> Iterator[str]:
         yield from texture_features(model, int(mujoco.mjtGeom.mjGEOM_CAPSULE), model.tendon_matid[tendon])
 
 
-def camera_features(model: mujoco.MjModel, camera: int) -> Iterator[str]:
+def camera_features(model: mujoco.MjModel, camera: mujoco.MjvCamera) -> Iterator[str]:
     """What is unsupported about a camera."""
-    if model.cam_projection[camera] != PERSPECTIVE:
+    if camera.type != mujoco.mjtCamera.mjCAMERA_FIXED:
+        if camera.orthographic:
+            yield "orthographic camera"
+        return
+    if model.cam_projection[camera.fixedcamid] != PERSPECTIVE:
         yield "orthographic camera"
-    if np.any(model.cam_sensorsize[camera]):
+    if np.any(model.cam_sensorsize[camera.fixedcamid]):
         yield "camera with a sensor size"
 
 
-def found_features(model: mujoco.MjModel, camera: int) -> Iterator[str]:
-    """Every unsupported feature, as often as it occurs."""
+def model_features(model: mujoco.MjModel) -> Iterator[str]:
+    """What is unsupported about a model whichever camera looks at it, as often as it occurs."""
     yield from geom_features(model)
-    yield from camera_features(model, camera)
     if model.nskin:
         yield "skin"
     if model.nflex:
@@ -89,6 +93,23 @@ def found_features(model: mujoco.MjModel, camera: int) -> Iterator[str]:
         yield f"{model.vis.quality.offsamples} samples a pixel (only {SAMPLES} are)"
 
 
-def unsupported_features(model: mujoco.MjModel, camera: int = 0) -> list[str]:
-    """Names of what the ray-caster cannot draw of a model seen by a camera; empty if it can draw all."""
-    return sorted(set(found_features(model, camera)))
+def unsupported(model: mujoco.MjModel, camera: Camera | None = None) -> list[str]:
+    """Names of what the ray-caster cannot draw of a model, seen by a camera if one is given; empty if it can draw all."""
+    missing = set(model_features(model))
+    if camera is not None:
+        missing.update(camera_features(model, find_camera(model, camera)))
+    return sorted(missing)
+
+
+class UnsupportedModelError(RuntimeError):
+    """A model or a camera that the ray-caster cannot draw."""
+
+    def __init__(self, missing: list[str]):
+        super().__init__(f"The ray-caster cannot draw this model ({', '.join(missing)}): it needs OpenGL.")
+
+
+def refuse_unsupported(model: mujoco.MjModel, camera: mujoco.MjvCamera | None = None) -> None:
+    """Raises if the ray-caster cannot draw all of a model, or, where one is given, a camera."""
+    missing = unsupported(model) if camera is None else sorted(set(camera_features(model, camera)))
+    if missing:
+        raise UnsupportedModelError(missing)

@@ -4,7 +4,7 @@ import numba
 import numpy as np
 import pytest
 
-from plan2explore.envs.render import planes as module
+from mjraycast import planes as module
 
 
 @numba.njit

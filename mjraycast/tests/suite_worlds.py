@@ -9,7 +9,7 @@ import numpy as np
 from dm_control import suite
 from skimage.metrics import structural_similarity
 
-from plan2explore.envs.render import make_renderer
+from mjraycast import Renderer
 
 SIZES = (64, 84)
 LEAST_PSNR = 37.0  # decibels, mean over a world's states
@@ -78,16 +78,15 @@ def set_state(physics: Any, state: State) -> None:
     mujoco.mj_forward(physics.model.ptr, physics.data.ptr)
 
 
-def pictures(world: World, states: list[State], size: int, renderer: str) -> tuple[str, np.ndarray]:
-    """Pictures of a world's states, with the name of the renderer that drew them."""
+def pictures(world: World, states: list[State], size: int, renderer: type = Renderer) -> np.ndarray:
+    """Pictures of a world's states, drawn by a kind of renderer."""
     physics = load(world).physics
-    drawer = make_renderer(physics.model.ptr, physics.data.ptr, world.camera, size, renderer)
+    drawer = renderer(physics.model.ptr, size, size)
     drawn = np.empty((len(states), size, size, 3), np.uint8)
     for state, picture in zip(states, drawn, strict=True):
         set_state(physics, state)
-        drawer.render(picture)
-    drawer.close()
-    return drawer.name, drawn
+        picture[:] = drawer.render(physics.data.ptr, world.camera)
+    return drawn
 
 
 def psnr(ours: np.ndarray, theirs: np.ndarray) -> float:
@@ -122,7 +121,4 @@ def load_references(domain: str, size: int) -> list[tuple[State, np.ndarray]]:
     with np.load(REFERENCES) as file:
         arrays = {name.removeprefix(prefix): file[name] for name in file.files if name.startswith(prefix)}
     drawn = np.cumsum(arrays.pop("pictures"), axis=2, dtype=np.uint8)
-    return [
-        ({name: values[number] for name, values in arrays.items()}, picture)
-        for number, picture in enumerate(drawn)
-    ]
+    return [({name: values[number] for name, values in arrays.items()}, picture) for number, picture in enumerate(drawn)]

@@ -10,15 +10,15 @@ import numba
 import numpy as np
 import pytest
 
-from plan2explore.envs.render import kernel, passes
+from mjraycast import kernel, passes
 
 DRAW = """
 import hashlib
 from dm_control import suite
-from plan2explore.envs.render import make_renderer, passes
+from mjraycast import Renderer, passes
 env = suite.load("cheetah", "run", task_kwargs={"random": 3})
 env.reset()
-picture = make_renderer(env.physics.model.ptr, env.physics.data.ptr, 0, 64, "raycast").render()
+picture = Renderer(env.physics.model.ptr, 64, 64).render(env.physics.data.ptr, 0)
 print(hashlib.sha256(picture.tobytes()).hexdigest(), sum(passes.draw.stats.cache_hits.values()))
 """
 
@@ -52,7 +52,7 @@ def test_powers(exponent):
 
 
 def start(cache):
-    package = Path(kernel.__file__).parents[3]
+    package = Path(kernel.__file__).parents[1]
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(package)}
     return subprocess.Popen([sys.executable, "-c", DRAW], env=environment, stdout=subprocess.PIPE, text=True)
 

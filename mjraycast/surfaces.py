@@ -20,12 +20,14 @@ from .lights import CASTER, beam, own_light, reflected_light, shadowed
 from .planes import plane_texture
 from .shapes import BOX, CAPSULE, PLANE, hit, normal, sign
 from .tables import (
+    COLUMNS,
     EYE,
     KIND,
     LENS,
     NEAR,
     PIXEL,
     POSITION,
+    RASTER,
     RIGHT,
     SAMPLE_X,
     SAMPLE_Y,
@@ -49,15 +51,16 @@ THIN, THIN_TILT = 0.3, 0.36
 
 @inlined
 def surface_ray(
-    geoms: Table, g: int, camera: Table, pixel: int, size: int, sample: int, sample_depth: float
+    geoms: Table, g: int, camera: Table, pixel: int, sample: int, sample_depth: float
 ) -> tuple[float, Vector, float]:
     """Where a pixel computes the colour of geom g: depth and ray, and how far the normal is to be tilted.
 
     At the pixel's centre where the geom covers it, else at a sample that it covers.
     """
     kind = int(geoms[g, KIND])
-    x, y, half = pixel % size, pixel // size, 0.5 * size
-    direction = ray(camera, x + 0.5, y + 0.5, half)
+    columns = int(camera[RASTER, COLUMNS])
+    x, y = pixel % columns, pixel // columns
+    direction = ray(camera, x + 0.5, y + 0.5)
     origin = to_local(geoms, g, subtract(vector(camera, EYE, 0), vector(geoms, g, POSITION)))
     depth = hit(kind, vector(geoms, g, SIZE), origin, to_local(geoms, g, direction))
     if depth > camera[LENS, NEAR]:
@@ -66,7 +69,7 @@ def surface_ray(
     if kind not in (PLANE, BOX):
         thick = geoms[g, SIZE] > THIN * camera[LENS, PIXEL] * sample_depth
         tilt = SILHOUETTE_TILT if thick else THIN_TILT
-    return sample_depth, ray(camera, x + SAMPLE_X[sample], y + SAMPLE_Y[sample], half), tilt
+    return sample_depth, ray(camera, x + SAMPLE_X[sample], y + SAMPLE_Y[sample]), tilt
 
 
 @inlined
@@ -116,9 +119,7 @@ def lit_with_shadows(
 
 
 @compiled
-def cube_texture(
-    geoms: Table, g: int, texels: np.ndarray, index: np.ndarray, local: Vector, pixel_width: float
-) -> Vector:
+def cube_texture(geoms: Table, g: int, texels: np.ndarray, index: np.ndarray, local: Vector, pixel_width: float) -> Vector:
     """A cube texture at a point of geom g; `pixel_width` is a pixel's width at the point's depth."""
     texture = int(geoms[g, TEXTURE])
     sx, sy, sz = vector(geoms, g, SIZE)

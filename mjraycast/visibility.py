@@ -8,6 +8,7 @@ from .kernel import Table, Vector, along, compiled, subtract, vector
 from .shapes import MISS, PLANE, hit, hit_from_any_side
 from .tables import (
     AHEAD,
+    COLUMNS,
     EYE,
     KIND,
     LENS,
@@ -15,8 +16,10 @@ from .tables import (
     NOTHING,
     PIXEL,
     POSITION,
+    RASTER,
     REFLECTANCE,
     RIGHT,
+    ROWS,
     SAMPLE_X,
     SAMPLE_Y,
     SAMPLES,
@@ -40,7 +43,7 @@ class Layer(NamedTuple):
 
 
 @compiled
-def cast_rays(geoms: Table, g: int, layer: Layer, size: int, mirror: int) -> None:
+def cast_rays(geoms: Table, g: int, layer: Layer, mirror: int) -> None:
     """Lets geom g take the samples where it is nearest. With a mirror, only what is above it counts."""
     camera, depth, owner, _ = layer
     kind = int(geoms[g, KIND])
@@ -50,17 +53,19 @@ def cast_rays(geoms: Table, g: int, layer: Layer, size: int, mirror: int) -> Non
     right = to_local(geoms, g, vector(camera, RIGHT, 0))
     up = to_local(geoms, g, vector(camera, UP, 0))
     ahead = to_local(geoms, g, vector(camera, AHEAD, 0))
-    pixel, near, half = camera[LENS, PIXEL], camera[LENS, NEAR], 0.5 * size
-    x0, x1, y0, y1 = pixel_box(geoms, g, camera, size)
+    pixel, near = camera[LENS, PIXEL], camera[LENS, NEAR]
+    columns = int(camera[RASTER, COLUMNS])
+    half_width, half_height = 0.5 * camera[RASTER, COLUMNS], 0.5 * camera[RASTER, ROWS]
+    x0, x1, y0, y1 = pixel_box(geoms, g, camera)
     for y in range(y0, y1):
         for s in range(SAMPLES):
-            row = along(ahead, (half - y - SAMPLE_Y[s]) * pixel, up)
+            row = along(ahead, (half_height - y - SAMPLE_Y[s]) * pixel, up)
             for x in range(x0, x1):
-                j = (y * size + x) * SAMPLES + s
-                t = hit(kind, shape, origin, along(row, (x + SAMPLE_X[s] - half) * pixel, right))
+                j = (y * columns + x) * SAMPLES + s
+                t = hit(kind, shape, origin, along(row, (x + SAMPLE_X[s] - half_width) * pixel, right))
                 if near < t < depth[j]:
                     if mirror != NOTHING:
-                        direction = ray(camera, x + SAMPLE_X[s], y + SAMPLE_Y[s], half)
+                        direction = ray(camera, x + SAMPLE_X[s], y + SAMPLE_Y[s])
                         if height_above(geoms, mirror, along(eye, t, direction)) < 0.0:
                             continue
                     depth[j] = t
@@ -68,12 +73,12 @@ def cast_rays(geoms: Table, g: int, layer: Layer, size: int, mirror: int) -> Non
 
 
 @compiled
-def see(geoms: Table, count: int, layer: Layer, size: int, mirror: int) -> None:
+def see(geoms: Table, count: int, layer: Layer, mirror: int) -> None:
     """Finds the opaque geom that each sample of a layer shows."""
     layer.owner[:] = NOTHING
     for g in range(count):
         if g != mirror and geoms[g, TRANSPARENT] == 0.0:
-            cast_rays(geoms, g, layer, size, mirror)
+            cast_rays(geoms, g, layer, mirror)
 
 
 @compiled

@@ -13,9 +13,7 @@ import numpy as np
 
 from .kernel import Vector, add, compiled, inlined, scale, subtract
 
-FLAT, CUBE, SKYBOX = (
-    int(getattr(mujoco.mjtTexture, f"mjTEXTURE_{name}")) for name in ("2D", "CUBE", "SKYBOX")
-)
+FLAT, CUBE, SKYBOX = (int(getattr(mujoco.mjtTexture, f"mjTEXTURE_{name}")) for name in ("2D", "CUBE", "SKYBOX"))
 NONE = -1
 
 # Columns of the index: its first rows are the textures', the rows that FIRST_LEVEL points to the mip levels'.
@@ -79,9 +77,7 @@ def levels_to_drop(model: mujoco.MjModel, texture: int, pixel: float) -> int:
     """How many of a sky's finest levels no pixel of this width (at depth 1) can ever need."""
     if model.tex_type[texture] != SKYBOX:
         return 0
-    finest = (
-        0.5 * model.tex_width[texture] * pixel
-    )  # texels per pixel at the middle of a face, its densest place
+    finest = 0.5 * model.tex_width[texture] * pixel  # texels per pixel at the middle of a face, its densest place
     return max(0, math.floor(math.log2(max(finest, 1.0) * LEVEL_SHIFT)))
 
 
@@ -214,9 +210,7 @@ def on_face(face: int, direction: Vector) -> tuple[float, float, float]:
 
 
 @compiled
-def cube_colour(
-    texels: np.ndarray, index: np.ndarray, texture: int, direction: Vector, density: float
-) -> Vector:
+def cube_colour(texels: np.ndarray, index: np.ndarray, texture: int, direction: Vector, density: float) -> Vector:
     """Look-up in a cube map; `density` counts texels of its finest kept level across a pixel."""
     face, s, t, distance = cube_face(direction)
     count = index[texture, LEVEL_COUNT]
@@ -226,9 +220,7 @@ def cube_colour(
 
 
 @compiled
-def sky_colour(
-    texels: np.ndarray, index: np.ndarray, sky: int, direction: Vector, right: Vector, up: Vector
-) -> Vector:
+def sky_colour(texels: np.ndarray, index: np.ndarray, sky: int, direction: Vector, right: Vector, up: Vector) -> Vector:
     """The sky in a direction; `right` and `up` are the steps to the next pixels. MuJoCo's sky has z up."""
     if sky < 0:
         return 0.0, 0.0, 0.0

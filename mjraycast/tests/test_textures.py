@@ -5,10 +5,10 @@ import itertools
 import numba
 import numpy as np
 import pytest
-from render_worlds import WORLDS, load
+from suite_worlds import WORLDS, load
 
-from plan2explore.envs.render import textures as module
-from plan2explore.envs.render.textures import FIRST_LEVEL, HEIGHT, LEVEL_COUNT, OFFSET, WIDTH
+from mjraycast import textures as module
+from mjraycast.textures import FIRST_LEVEL, HEIGHT, LEVEL_COUNT, OFFSET, WIDTH
 
 RANDOM = np.random.default_rng(0)
 

@@ -31,6 +31,7 @@ from .shapes import PLANE
 from .surfaces import lit, lit_with_shadows, surface, surface_ray, texture_colour
 from .tables import (
     ALPHA,
+    COLUMNS,
     EYE,
     FAR,
     KIND,
@@ -42,6 +43,7 @@ from .tables import (
     PLANE_INDEX,
     POSITION,
     RADIUS,
+    RASTER,
     REFLECTANCE,
     RIGHT,
     SAMPLE_X,
@@ -131,40 +133,38 @@ def refresh_caches(frame: Frame, count: int, light_count: int) -> None:
 
 
 @compiled
-def fill_sky(frame: Frame, texture: int, size: int) -> None:
+def fill_sky(frame: Frame, texture: int) -> None:
     """Looks up the sky at the pixels that show it and do not have it yet."""
     sky, now = frame.sky, frame.stamps[SKY_NOW]
     texels, index = frame.textures
     camera, _, owner, _ = frame.direct
     right = scale(vector(camera, RIGHT, 0), camera[LENS, PIXEL])
     up = scale(vector(camera, UP, 0), camera[LENS, PIXEL])
-    for pixel in range(size * size):
+    columns = int(camera[RASTER, COLUMNS])
+    for pixel in range(len(sky)):
         if sky[pixel, STAMP] != now and shows(owner, pixel, NOTHING):
-            direction = ray(camera, pixel % size + 0.5, pixel // size + 0.5, 0.5 * size)
+            direction = ray(camera, pixel % columns + 0.5, pixel // columns + 0.5)
             store(sky, pixel, SKY_COLOUR, sky_colour(texels, index, texture, direction, right, up))
             sky[pixel, STAMP] = now
 
 
 @compiled
-def shade_planes(frame: Frame, count: int, light_count: int, size: int) -> None:
+def shade_planes(frame: Frame, count: int, light_count: int) -> None:
     """Colours of all planes that the eye sees."""
     geoms, lights, now = frame.geoms, frame.lights, frame.stamps[PLANES_NOW]
     texels, index = frame.textures
     corners, pixels = frame.planes
     camera, _, owner, _ = frame.direct
+    columns = int(camera[RASTER, COLUMNS])
     for g in range(count):
         if geoms[g, KIND] == PLANE and geoms[g, TRANSPARENT] == 0.0:
-            fill_plane(
-                geoms, g, lights, light_count, camera, owner, size, texels, index, corners, pixels, now
-            )
-            _, _, y0, y1 = pixel_box(geoms, g, camera, size)
-            shadow_plane(
-                geoms, g, lights, light_count, frame.casters, frame.chosen, owner, y0, y1, size, pixels
-            )
+            fill_plane(geoms, g, lights, light_count, camera, owner, texels, index, corners, pixels, now)
+            _, _, y0, y1 = pixel_box(geoms, g, camera)
+            shadow_plane(geoms, g, lights, light_count, frame.casters, frame.chosen, owner, y0, y1, columns, pixels)
 
 
 @compiled
-def shade_direct(frame: Frame, light_count: int, size: int) -> None:
+def shade_direct(frame: Frame, light_count: int) -> None:
     """Colours of all that the eye sees without a mirror."""
     geoms, lights, casters, everything = frame.geoms, frame.lights, frame.casters, frame.everything
     texels, index = frame.textures
@@ -172,7 +172,7 @@ def shade_direct(frame: Frame, light_count: int, size: int) -> None:
     camera, depths, owner, image = frame.direct
     sky = frame.sky
     eye = vector(camera, EYE, 0)
-    for pixel in range(size * size):
+    for pixel in range(len(image)):
         total = (0.0, 0.0, 0.0)
         s, left = 0, SAMPLES
         while left > 0:
@@ -184,16 +184,12 @@ def shade_direct(frame: Frame, light_count: int, size: int) -> None:
                 elif geoms[g, KIND] == PLANE:
                     colour = kept(pixels, int(geoms[g, PLANE_INDEX]), pixel, SHADED)
                 else:
-                    depth, direction, tilt = surface_ray(
-                        geoms, g, camera, pixel, size, s, depths[pixel * SAMPLES + s]
-                    )
+                    depth, direction, tilt = surface_ray(geoms, g, camera, pixel, s, depths[pixel * SAMPLES + s])
                     point = along(eye, depth, direction)
                     local, facing, to_eye = surface(geoms, g, eye, point, tilt)
                     colour = multiply(
                         texture_colour(geoms, g, camera, texels, index, local, direction, depth),
-                        lit_with_shadows(
-                            geoms, g, lights, light_count, casters, everything, point, facing, to_eye
-                        ),
+                        lit_with_shadows(geoms, g, lights, light_count, casters, everything, point, facing, to_eye),
                     )
                 total = add(total, scale(clamped(colour), same / SAMPLES))
                 left -= same
@@ -202,13 +198,13 @@ def shade_direct(frame: Frame, light_count: int, size: int) -> None:
 
 
 @compiled
-def shade_mirrored(frame: Frame, light_count: int, size: int, tint: float) -> None:
+def shade_mirrored(frame: Frame, light_count: int, tint: float) -> None:
     """Colours of what the mirror shows: all lights, no shadows, no sky."""
     geoms, lights = frame.geoms, frame.lights
     texels, index = frame.textures
     camera, depths, owner, image = frame.mirrored
     eye = vector(camera, EYE, 0)
-    for pixel in range(size * size):
+    for pixel in range(len(image)):
         total = (0.0, 0.0, 0.0)
         for s in range(SAMPLES):
             g = owner[pixel * SAMPLES + s]
@@ -216,9 +212,7 @@ def shade_mirrored(frame: Frame, light_count: int, size: int, tint: float) -> No
                 continue
             same = samples_like(owner, pixel, s)
             if same > 0:
-                depth, direction, tilt = surface_ray(
-                    geoms, g, camera, pixel, size, s, depths[pixel * SAMPLES + s]
-                )
+                depth, direction, tilt = surface_ray(geoms, g, camera, pixel, s, depths[pixel * SAMPLES + s])
                 point = along(eye, depth, direction)
                 local, facing, to_eye = surface(geoms, g, eye, point, tilt)
                 colour = multiply(
@@ -250,7 +244,7 @@ def sort_transparent(geoms: Table, count: int, eye: Vector, order: np.ndarray, d
 
 
 @compiled
-def blend(frame: Frame, layer: Layer, g: int, light_count: int, size: int, mirror: int, tint: float) -> None:
+def blend(frame: Frame, layer: Layer, g: int, light_count: int, mirror: int, tint: float) -> None:
     """Draws transparent geom g over a layer."""
     geoms, lights = frame.geoms, frame.lights
     texels, index = frame.textures
@@ -259,10 +253,11 @@ def blend(frame: Frame, layer: Layer, g: int, light_count: int, size: int, mirro
     alpha = geoms[g, ALPHA]
     if geoms[g, KIND] == PLANE and height_above(geoms, g, vector(frame.direct.camera, EYE, 0)) < 0.0:
         alpha *= BEHIND_ALPHA
-    x0, x1, y0, y1 = pixel_box(geoms, g, camera, size)
+    x0, x1, y0, y1 = pixel_box(geoms, g, camera)
+    columns = int(camera[RASTER, COLUMNS])
     for y in range(y0, y1):
         for x in range(x0, x1):
-            pixel = y * size + x
+            pixel = y * columns + x
             open_samples, covered, depth = 0, 0, 0.0
             direction = (0.0, 0.0, 0.0)
             for s in range(SAMPLES):
@@ -270,13 +265,13 @@ def blend(frame: Frame, layer: Layer, g: int, light_count: int, size: int, mirro
                 if limit == 0.0:  # a sample that does not show the mirror
                     continue
                 open_samples += 1
-                through = ray(camera, x + SAMPLE_X[s], y + SAMPLE_Y[s], 0.5 * size)
+                through = ray(camera, x + SAMPLE_X[s], y + SAMPLE_Y[s])
                 t = reach(geoms, g, eye, through, mirror)
                 if camera[LENS, NEAR] < t < limit:
                     covered, depth, direction = covered + 1, t, through
             if covered == 0:
                 continue
-            centre = ray(camera, x + 0.5, y + 0.5, 0.5 * size)
+            centre = ray(camera, x + 0.5, y + 0.5)
             t = reach(geoms, g, eye, centre, mirror)
             if t > camera[LENS, NEAR]:
                 depth, direction = t, centre
@@ -292,38 +287,37 @@ def blend(frame: Frame, layer: Layer, g: int, light_count: int, size: int, mirro
 
 
 @compiled
-def blend_all(
-    frame: Frame, layer: Layer, count: int, light_count: int, size: int, mirror: int, tint: float
-) -> None:
+def blend_all(frame: Frame, layer: Layer, count: int, light_count: int, mirror: int, tint: float) -> None:
     """Draws all transparent geoms over a layer: nearest first, then farthest first, as MuJoCo does."""
     for k in range(2 * count):
         g = frame.order[min(k, 2 * count - 1 - k)]
-        blend(frame, layer, g, light_count, size, mirror, tint)
+        blend(frame, layer, g, light_count, mirror, tint)
 
 
 @compiled
-def draw_mirror(frame: Frame, count: int, light_count: int, transparent: int, size: int, mirror: int) -> None:
+def draw_mirror(frame: Frame, count: int, light_count: int, transparent: int, mirror: int) -> None:
     """Draws what the camera's mirror image sees through the mirror, and adds it to the picture."""
     geoms, layer = frame.geoms, frame.mirrored
     camera, _, owner, image = frame.direct
     mirror_camera(camera, geoms, mirror, layer.camera)
     for j in range(len(layer.depth)):
         layer.depth[j] = camera[LENS, FAR] if owner[j] == mirror else 0.0
-    see(geoms, count, layer, size, mirror)
+    see(geoms, count, layer, mirror)
     tint = geoms[mirror, REFLECTANCE]
-    shade_mirrored(frame, light_count, size, tint)
-    blend_all(frame, layer, transparent, light_count, size, mirror, tint)
-    for pixel in range(size * size):
+    shade_mirrored(frame, light_count, tint)
+    blend_all(frame, layer, transparent, light_count, mirror, tint)
+    for pixel in range(len(image)):
         store(image, pixel, 0, add(vector(image, pixel, 0), vector(layer.image, pixel, 0)))
 
 
 @compiled
-def quantize(image: np.ndarray, size: int, out: np.ndarray) -> None:
+def quantize(image: np.ndarray, out: np.ndarray) -> None:
     """Rounds a picture's colours to 8 bits."""
-    for y in range(size):
-        for x in range(size):
+    rows, columns, _ = out.shape
+    for y in range(rows):
+        for x in range(columns):
             for k in range(3):
-                out[y, x, k] = int(min(max(image[y * size + x, k], 0.0), 1.0) * 255.0 + 0.5)
+                out[y, x, k] = int(min(max(image[y * columns + x, k], 0.0), 1.0) * 255.0 + 0.5)
 
 
 def make_draw(sources: int) -> Any:
@@ -337,9 +331,8 @@ def make_draw(sources: int) -> Any:
         """Draws MuJoCo's present scene. Answers the first geom that it cannot draw, or NOTHING."""
         if sources < 0:  # never, but a free variable must be used
             return NOTHING
-        size = out.shape[0]
         geoms, lights, direct = frame.geoms, frame.lights, frame.direct
-        read_camera(raw.cameras, size, direct.camera)
+        read_camera(raw.cameras, out.shape[1], out.shape[0], direct.camera)
         read_lights(raw.lights, light_count, shadow_clip, shadow_scale, lights)
         unknown = read_geoms(raw.geoms, count, direct.camera, geoms)
         if unknown != NOTHING:
@@ -350,14 +343,14 @@ def make_draw(sources: int) -> Any:
         eye = vector(direct.camera, EYE, 0)
         transparent = sort_transparent(geoms, count, eye, frame.order, frame.distance)
         direct.depth[:] = direct.camera[LENS, FAR]
-        see(geoms, count, direct, size, NOTHING)
-        fill_sky(frame, sky_texture, size)
-        shade_planes(frame, count, light_count, size)
-        shade_direct(frame, light_count, size)
+        see(geoms, count, direct, NOTHING)
+        fill_sky(frame, sky_texture)
+        shade_planes(frame, count, light_count)
+        shade_direct(frame, light_count)
         if mirror != NOTHING:
-            draw_mirror(frame, count, light_count, transparent, size, mirror)
-        blend_all(frame, direct, transparent, light_count, size, NOTHING, 1.0)
-        quantize(direct.image, size, out)
+            draw_mirror(frame, count, light_count, transparent, mirror)
+        blend_all(frame, direct, transparent, light_count, NOTHING, 1.0)
+        quantize(direct.image, out)
         return NOTHING
 
     return draw

@@ -1,16 +1,19 @@
-"""MuJoCo's abstract scene of one camera, which both renderers draw from, and its memory as numpy arrays.
+"""MuJoCo's abstract scene, as one camera sees it, and its memory as numpy arrays.
 
 `mjv_updateScene` needs no OpenGL. It leaves arrays of C structures, which numpy views without a copy; their
 layout is taken from MuJoCo's own description of its structures and checked against what its bindings read.
 """
 
 import ctypes
-from typing import Any
+from typing import Any, TypeAlias
 
 import mujoco
 import numpy as np
 from mujoco.introspect import ast_nodes, structs
 
+Camera: TypeAlias = str | int | mujoco.MjvCamera
+
+FREE_CAMERA = -1
 ALL_CATEGORIES = int(mujoco.mjtCatBit.mjCAT_ALL)
 
 GEOM_FIELDS = (
@@ -31,7 +34,7 @@ class SceneLayoutError(RuntimeError):
     def __init__(self, struct: str, detail: str):
         super().__init__(
             f"MuJoCo {mujoco.__version__} keeps {struct} in memory in a way that the ray-caster cannot read "
-            f"({detail}): choose renderer='gl', or install a MuJoCo that plan2explore was tested with."
+            f"({detail}): draw with OpenGL, or install a MuJoCo that mjraycast was tested with."
         )
 
 
@@ -90,31 +93,44 @@ def scene_options() -> mujoco.MjvOption:
     return options
 
 
-def fixed_camera(camera: int) -> mujoco.MjvCamera:
-    """One of the model's own cameras."""
+def find_camera(model: mujoco.MjModel, camera: Camera) -> mujoco.MjvCamera:
+    """The camera that is meant: by name or number, MuJoCo's default free camera for -1, or as it is given."""
+    if isinstance(camera, mujoco.MjvCamera):
+        return camera
     chosen = mujoco.MjvCamera()
+    if camera == FREE_CAMERA:
+        mujoco.mjv_defaultFreeCamera(model, chosen)
+        return chosen
+    names = [model.camera(number).name for number in range(model.ncam)]
+    if camera not in names and camera not in range(model.ncam):
+        listed = ", ".join(f"{number} ({name})" if name else str(number) for number, name in enumerate(names))
+        raise ValueError(f"Camera {camera!r} is not in the model: choose -1 (free){', ' if listed else ''}{listed}.")
     chosen.type = mujoco.mjtCamera.mjCAMERA_FIXED
-    chosen.fixedcamid = camera
+    chosen.fixedcamid = names.index(camera) if isinstance(camera, str) else camera
     return chosen
 
 
-class SceneSource:
-    """A scene that follows a model and its data. MuJoCo reads both anew each time: no change is missed."""
+def field_of_view(model: mujoco.MjModel, camera: mujoco.MjvCamera) -> float:
+    """A camera's vertical angle in degrees."""
+    is_fixed = camera.type == mujoco.mjtCamera.mjCAMERA_FIXED
+    return float(model.cam_fovy[camera.fixedcamid] if is_fixed else model.vis.global_.fovy)
 
-    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, camera: int):
+
+class Scene:
+    """What there is to draw of a model. MuJoCo reads model, data and camera anew each time: no change is missed."""
+
+    def __init__(self, model: mujoco.MjModel):
         self.scene = mujoco.MjvScene(model, most_geoms(model))
-        self._arguments = (
-            model,
-            data,
-            scene_options(),
-            mujoco.MjvPerturb(),
-            fixed_camera(camera),
-            ALL_CATEGORIES,
-            self.scene,
-        )
-        self.update()
+        self.options = scene_options()
+        self._model = model
+        self._perturb = mujoco.MjvPerturb()
+        data = mujoco.MjData(model)
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_comPos(model, data)
+        mujoco.mj_camlight(model, data)
+        self.update(data, find_camera(model, FREE_CAMERA))  # something to compare memory with
 
-    def update(self) -> mujoco.MjvScene:
+    def update(self, data: mujoco.MjData, camera: mujoco.MjvCamera) -> mujoco.MjvScene:
         """The scene as it is now."""
-        mujoco.mjv_updateScene(*self._arguments)
+        mujoco.mjv_updateScene(self._model, data, self.options, self._perturb, camera, ALL_CATEGORIES, self.scene)
         return self.scene

@@ -201,9 +201,7 @@ def choose_casters(casters: Table, light: Beam, start: Vector, end: Vector, chos
 
 
 @inlined
-def shadowed(
-    geoms: Table, casters: Table, chosen: np.ndarray, count: int, light: Beam, point: Vector, own: int
-) -> bool:
+def shadowed(geoms: Table, casters: Table, chosen: np.ndarray, count: int, light: Beam, point: Vector, own: int) -> bool:
     """Whether one of the chosen casters keeps a light from a point of geom `own`.
 
     The way starts at the light, so that a point inside of another geom counts as shaded. `own` is convex and

@@ -3,9 +3,9 @@
 import mujoco
 import pytest
 from dm_control import suite
-from render_worlds import WORLDS, load
+from suite_worlds import WORLDS, load
 
-from plan2explore.envs.render import unsupported_features
+from mjraycast import unsupported
 
 CAMERA = "<camera pos='0 0 3'/>"
 BALL = "<geom size='.1'/>"
@@ -25,7 +25,7 @@ TEXTURES = """
 def features(world=BALL, camera=CAMERA, rest=""):
     """What is missing for a model with the given things in its world."""
     xml = f"<mujoco>{rest}<asset>{TEXTURES}</asset><worldbody>{camera}{world}</worldbody></mujoco>"
-    return unsupported_features(mujoco.MjModel.from_xml_string(xml), 0)
+    return unsupported(mujoco.MjModel.from_xml_string(xml), 0)
 
 
 def test_simple_models_have_everything():
@@ -61,17 +61,17 @@ def test_cameras_and_quality_are_named():
     assert features(rest="<visual><quality offsamples='8'/></visual>") == ["8 samples a pixel (only 4 are)"]
     xml = f"<mujoco><worldbody>{CAMERA}<camera projection='orthographic'/>{BALL}</worldbody></mujoco>"
     model = mujoco.MjModel.from_xml_string(xml)
-    assert unsupported_features(model, 0) == []
-    assert unsupported_features(model, 1) == ["orthographic camera"]
+    assert unsupported(model, 0) == []
+    assert unsupported(model, 1) == ["orthographic camera"]
 
 
 def test_skin_and_flex_are_named():
     flex = "<flexcomp name='cloth' type='grid' dim='2' count='3 3 1' spacing='.1 .1 .1' radius='.01'/>"
     assert "flex" in features(flex)
-    assert {"mesh", "skin"} <= set(unsupported_features(suite.load("dog", "run").physics.model.ptr))
+    assert {"mesh", "skin"} <= set(unsupported(suite.load("dog", "run").physics.model.ptr))
 
 
 def test_of_the_suite_only_dog_and_quadruped_escape_need_opengl():
-    assert unsupported_features(suite.load("quadruped", "escape").physics.model.ptr) == ["height field"]
+    assert unsupported(suite.load("quadruped", "escape").physics.model.ptr) == ["height field"]
     for world in WORLDS:
-        assert unsupported_features(load(world).physics.model.ptr, world.camera) == []
+        assert unsupported(load(world).physics.model.ptr, world.camera) == []

@@ -5,8 +5,8 @@ import numba
 import numpy as np
 import pytest
 
-from plan2explore.envs.render import shapes
-from plan2explore.envs.render.shapes import BOX, CAPSULE, CYLINDER, ELLIPSOID, PLANE, SPHERE
+from mjraycast import shapes
+from mjraycast.shapes import BOX, CAPSULE, CYLINDER, ELLIPSOID, PLANE, SPHERE
 
 SIZE = (0.4, 0.7, 0.5)
 SOLIDS = {"sphere": SPHERE, "capsule": CAPSULE, "ellipsoid": ELLIPSOID, "cylinder": CYLINDER, "box": BOX}

@@ -22,10 +22,11 @@ MAP_HALF_WIDTH, MAP_X, MAP_Y = 22, 23, 26
 LIGHT_COLUMNS = 29
 
 # Rows of a camera: its position, its axes, and PIXEL (a pixel's width at depth 1), NEAR and FAR (clipping
-# depths).
-EYE, RIGHT, UP, AHEAD, LENS = 0, 1, 2, 3, 4
+# depths), and the picture's number of COLUMNS and ROWS.
+EYE, RIGHT, UP, AHEAD, LENS, RASTER = 0, 1, 2, 3, 4, 5
 PIXEL, NEAR, FAR = 0, 1, 2
-CAMERA_SHAPE = (5, 3)
+COLUMNS, ROWS = 0, 1
+CAMERA_SHAPE = (6, 3)
 
 # Where a pixel's coverage is tested, from its upper left corner: Mesa's four samples, and those of many GPUs.
 SAMPLE_X = np.array([0.375, 0.875, 0.125, 0.625])
@@ -69,10 +70,10 @@ def height_above(geoms: Table, g: int, point: Vector) -> float:
 
 
 @compiled
-def ray(camera: Table, x: float, y: float, half: float) -> Vector:
-    """Direction, at depth 1, through a point of the picture in pixels; `half` is half the picture's size."""
-    u = (x - half) * camera[LENS, PIXEL]
-    v = (half - y) * camera[LENS, PIXEL]
+def ray(camera: Table, x: float, y: float) -> Vector:
+    """Direction, at depth 1, through a point of the picture in pixels."""
+    u = (x - 0.5 * camera[RASTER, COLUMNS]) * camera[LENS, PIXEL]
+    v = (0.5 * camera[RASTER, ROWS] - y) * camera[LENS, PIXEL]
     return (
         camera[AHEAD, 0] + u * camera[RIGHT, 0] + v * camera[UP, 0],
         camera[AHEAD, 1] + u * camera[RIGHT, 1] + v * camera[UP, 1],
@@ -89,7 +90,7 @@ def span(centre: float, half: float, near: float, far: float) -> tuple[float, fl
 
 
 @compiled
-def pixel_box(geoms: Table, g: int, camera: Table, size: int) -> tuple[int, int, int, int]:
+def pixel_box(geoms: Table, g: int, camera: Table) -> tuple[int, int, int, int]:
     """Pixels (left, right, top, bottom; ends excluded) that geom g can touch."""
     kind = int(geoms[g, KIND])
     shape = vector(geoms, g, SIZE)
@@ -100,21 +101,21 @@ def pixel_box(geoms: Table, g: int, camera: Table, size: int) -> tuple[int, int,
     if depth + thickness <= 0.0:
         return 0, 0, 0, 0
     near, far = depth - thickness, depth + thickness
+    columns, rows = int(camera[RASTER, COLUMNS]), int(camera[RASTER, ROWS])
     if near <= 1e-3:
-        return 0, size, 0, size
+        return 0, columns, 0, rows
     zoom = 1.0 / camera[LENS, PIXEL]
-    half = 0.5 * size
     low, high = span(dot(offset, right), extent(kind, shape, to_local(geoms, g, right)), near, far)
-    left_edge = max(0, math.floor(half + low * zoom))
-    right_edge = min(size, math.ceil(half + high * zoom) + 1)
+    left_edge = max(0, math.floor(0.5 * columns + low * zoom))
+    right_edge = min(columns, math.ceil(0.5 * columns + high * zoom) + 1)
     low, high = span(dot(offset, up), extent(kind, shape, to_local(geoms, g, up)), near, far)
-    top_edge = max(0, math.floor(half - high * zoom))
-    bottom_edge = min(size, math.ceil(half - low * zoom) + 1)
+    top_edge = max(0, math.floor(0.5 * rows - high * zoom))
+    bottom_edge = min(rows, math.ceil(0.5 * rows - low * zoom) + 1)
     return left_edge, right_edge, top_edge, bottom_edge
 
 
 @compiled
-def read_camera(raw: np.ndarray, size: int, camera: Table) -> None:
+def read_camera(raw: np.ndarray, columns: int, rows: int, camera: Table) -> None:
     """MuJoCo's camera: halfway between the two eyes of its scene."""
     for k in range(3):
         camera[EYE, k] = 0.5 * (raw[0].pos[k] + raw[1].pos[k])
@@ -126,9 +127,11 @@ def read_camera(raw: np.ndarray, size: int, camera: Table) -> None:
     store(camera, RIGHT, 0, right)
     store(camera, UP, 0, cross(right, ahead))
     near = raw[0].frustum_near
-    camera[LENS, PIXEL] = (raw[0].frustum_top - raw[0].frustum_bottom) / (near * size)
+    camera[LENS, PIXEL] = (raw[0].frustum_top - raw[0].frustum_bottom) / (near * rows)
     camera[LENS, NEAR] = near
     camera[LENS, FAR] = raw[0].frustum_far
+    camera[RASTER, COLUMNS] = columns
+    camera[RASTER, ROWS] = rows
 
 
 @compiled
@@ -141,6 +144,7 @@ def mirror_camera(camera: Table, geoms: Table, g: int, mirrored: Table) -> None:
         a = vector(camera, axis, 0)
         store(mirrored, axis, 0, add(a, scale(facing, -2.0 * dot(facing, a))))
     store(mirrored, LENS, 0, vector(camera, LENS, 0))
+    store(mirrored, RASTER, 0, vector(camera, RASTER, 0))
 
 
 @compiled

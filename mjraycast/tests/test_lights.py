@@ -4,9 +4,9 @@ import numba
 import numpy as np
 import pytest
 
-from plan2explore.envs.render import lights as module
-from plan2explore.envs.render import tables as t
-from plan2explore.envs.render.shapes import CAPSULE, PLANE, SPHERE
+from mjraycast import lights as module
+from mjraycast import tables as t
+from mjraycast.shapes import CAPSULE, PLANE, SPHERE
 
 RANDOM = np.random.default_rng(0)
 

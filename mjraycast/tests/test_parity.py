@@ -1,0 +1,102 @@
+"""The ray-caster's pictures are OpenGL's: against stored ones everywhere, against OSMesa where it works."""
+
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+import suite_worlds
+from opengl import need_osmesa, run_with_osmesa
+from suite_worlds import LEAST_PSNR, LEAST_SSIM, SIZES, WORLDS
+
+from mjraycast import Renderer
+
+LIVE_STATES = 4
+LIVE_SEED = 100
+
+DRAW_STATES = """
+import sys
+import numpy as np
+import suite_worlds as worlds
+from opengl import OpenGLRenderer
+world = next(world for world in worlds.WORLDS if world.domain == sys.argv[1])
+drawn = {}
+for size in worlds.SIZES:
+    states = list(worlds.random_states(world, int(sys.argv[2]), int(sys.argv[3]) + size))
+    drawn[str(size)] = worlds.pictures(world, states, size, OpenGLRenderer)
+np.savez(sys.argv[4], **drawn)
+"""
+
+
+def assert_alike(ours, theirs):
+    """Mean PSNR and SSIM of pairs of pictures reach what is promised."""
+    decibels = np.mean([suite_worlds.psnr(*pair) for pair in zip(ours, theirs, strict=True)])
+    similarity = np.mean([suite_worlds.ssim(*pair) for pair in zip(ours, theirs, strict=True)])
+    assert decibels >= LEAST_PSNR
+    assert similarity >= LEAST_SSIM
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.domain)
+def test_pictures_are_like_osmesas_stored_ones(world, size):
+    states, theirs = zip(*suite_worlds.load_references(world.domain, size), strict=True)
+    ours = suite_worlds.pictures(world, list(states), size)
+    assert_alike(ours, theirs)
+
+
+def test_the_stored_pictures_show_different_states():
+    for world in WORLDS:
+        for size in SIZES:
+            drawn = [picture for _, picture in suite_worlds.load_references(world.domain, size)]
+            assert len(drawn) >= 3
+            assert all(picture.shape == (size, size, 3) and picture.std() > 10 for picture in drawn)
+            assert len({picture.tobytes() for picture in drawn}) == len(drawn)
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.domain)
+def test_pictures_are_like_osmesas_of_other_states(world, tmp_path):
+    need_osmesa()
+    path = tmp_path / "pictures.npz"
+    run_with_osmesa(DRAW_STATES, world.domain, LIVE_STATES, LIVE_SEED, path)
+    with np.load(path) as theirs:
+        for size in SIZES:
+            states = list(suite_worlds.random_states(world, LIVE_STATES, LIVE_SEED + size))
+            ours = suite_worlds.pictures(world, states, size)
+            assert_alike(ours, theirs[str(size)])
+
+
+DRAW_EVERYTHING = """
+import sys
+import mujoco
+import numpy as np
+from opengl import OpenGLRenderer
+model = mujoco.MjModel.from_xml_path(sys.argv[1])
+data = mujoco.MjData(model)
+mujoco.mj_forward(model, data)
+renderer = OpenGLRenderer(model, 128, 128)
+np.save(sys.argv[2], [renderer.render(data, camera) for camera in range(2)])
+"""
+
+
+def test_every_shape_and_look_is_like_osmesas(tmp_path):
+    need_osmesa()
+    model_path, path = Path(__file__).parent / "everything.xml", tmp_path / "pictures.npy"
+    run_with_osmesa(DRAW_EVERYTHING, model_path, path)
+    model = mujoco.MjModel.from_xml_path(str(model_path))
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    for camera, theirs in enumerate(np.load(path)):
+        ours = Renderer(model, 128, 128).render(data, camera)
+        # More edges and marks than any world has, so less than what worlds must reach.
+        assert suite_worlds.psnr(ours, theirs) > 31
+        assert suite_worlds.ssim(ours, theirs) > 0.96
+
+
+def test_a_wrong_picture_would_be_noticed():
+    world = WORLDS[3]
+    (state, theirs), (other, _) = suite_worlds.load_references(world.domain, 64)[:2]
+    ours, wrong = suite_worlds.pictures(world, [state, other], 64)
+    assert_alike([ours], [theirs])
+    for broken in (wrong, ours[::-1], ours[..., ::-1], np.roll(ours, 1, axis=1)):
+        with pytest.raises(AssertionError):
+            assert_alike([broken], [theirs])
