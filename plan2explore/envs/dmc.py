@@ -10,7 +10,7 @@ from . import suite
 from .names import split_name
 from .render import make_renderer
 from .state import Snapshot
-from .tasks import Task, call_reward
+from .tasks import PhysicsReward, Task
 
 Observation = dict[str, Any]
 
@@ -45,8 +45,9 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
         self.domain, named = split_name(name)
         self._world = suite.load(self.domain, named)
         self._observer = self._world.task if observe_as is None else self._observer_of(observe_as)
-        self._reward = self._reward_function(named, task)
         self.physics = self._world.physics
+        self._own_reward = self._check_task(named, task)
+        self._is_paid = named is not None
         model, data = self.physics.model.ptr, self.physics.data.ptr
         self._snapshot = Snapshot(model, data)
         self._draws = obs != "proprio"
@@ -65,16 +66,18 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
             raise ValueError(f"{self.name} cannot observe as {other}: that is another body")
         return suite.observer(domain, task)
 
-    def _reward_function(self, named: str | None, task: Task | None) -> Any:
-        """A function of the physics, or None in a world without a task."""
+    def _check_task(self, named: str | None, task: Task | None) -> PhysicsReward | None:
+        """The user's own reward, which only a bare domain takes."""
         if task is None:
-            return self._world.task.get_reward if named else None
+            return None
         if named:
             raise ValueError(f"{self.name} has a task already; give {task.name!r} to the bare world {self.domain!r}")
         if task.reward is None:
             raise ValueError(f"Task {task.name!r} is the suite's own: make({task.name!r}) instead")
-        function, name = task.reward, task.name
-        return lambda physics: call_reward(function, name, lambda: f"env step {self._env_steps}", physics)
+        return PhysicsReward(task, self.physics)
+
+    def _where(self) -> str:
+        return f"env step {self._env_steps}"
 
     def _set_spaces(self) -> None:
         spec = self._world.task.action_spec(self.physics)
@@ -131,6 +134,8 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
         if seed is not None:
             self._seed_episodes(int(seed))
         self._world.reset()
+        if self._own_reward:
+            self._own_reward.begin()
         self._env_steps, self._running = 0, True
         state = np.empty((1, self._snapshot.size))
         self._snapshot.read(state[0])
@@ -152,6 +157,8 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
             if terminated or self._env_steps == self.episode:
                 self._running = False
                 break
+        if self._own_reward and not self._running:
+            self._own_reward.end(self._where)
         truncated = self._env_steps == self.episode and not terminated
         return self._observe(), reward, terminated, truncated, {"env_steps": self._env_steps, "state": state}
 
@@ -168,7 +175,9 @@ class SuiteEnv(gymnasium.Env[Observation, np.ndarray]):
         task.before_step(control, physics)
         physics.step(self._world.substeps)
         task.after_step(physics)
-        return float(self._reward(physics)) if self._reward else 0.0
+        if self._own_reward:
+            return self._own_reward(self._where)
+        return float(task.get_reward(physics)) if self._is_paid else 0.0
 
     def _proprio(self) -> np.ndarray:
         parts = self._observer.get_observation(self.physics).values()

@@ -1,13 +1,9 @@
 """What to do in a world: a reward function with a name, from the suite or the user's own."""
 
-import ast
-import contextlib
 import hashlib
 import importlib.util
-import inspect
 import math
 import sys
-import textwrap
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +14,9 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+from .identity import NoIdentity, digest_of, source_of
 from .names import split_name
+from .state import WriteGuard
 
 LARGEST_REWARD = 1e15
 """Of one env step, either way. Losses square the sum of an action's: in float32, that of 1e19 is infinite."""
@@ -36,10 +34,14 @@ class Task:
 
     In a world of the suite, `reward` takes dm_control's `physics` and returns the reward of its current state. In a
     Gymnasium world it takes `(observation, action, next_observation)`. Without `reward`, the name is a task of the suite.
+
+    Runs keep a digest of the function and of all that it takes from elsewhere, so that another one is not taken for it.
+    Where that is not what you want, or not possible, give a `version`, which then stands for the function.
     """
 
     name: str
     reward: Callable[..., float] | None = None
+    version: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -65,19 +67,22 @@ class Task:
 
     @property
     def digest(self) -> str | None:
-        """By which a reward is known again: of its source, without comments and layout, but not of what it calls.
+        """By which a reward is known again (`identity`): a digest of its source, and one of all that it consists of.
 
-        None for a task of the suite, and where there is no source to be read.
+        With a `version` that alone counts. None for a task of the suite.
         """
         if self.reward is None:
             return None
+        if self.version is not None:
+            return f"version {self.version}"
+        source = hashlib.sha256((source_of(self.reward) or "").encode()).hexdigest()[:16]
         try:
-            source = textwrap.dedent(inspect.getsource(self.reward))
-        except (OSError, TypeError):  # typed into a console, compiled, or an object that can be called
-            return None
-        with contextlib.suppress(SyntaxError):  # of a lambda in the middle of something
-            source = ast.unparse(ast.parse(source))
-        return hashlib.sha256(source.encode()).hexdigest()[:16]
+            return f"{source}-{digest_of(self.reward)}"
+        except NoIdentity as error:
+            raise ValueError(
+                f"The reward {self.name!r} uses something by which it cannot be known again ({error}): make that inside the "
+                "function, or say yourself which reward it is: Task(name, reward, version='1')."
+            ) from None
 
 
 def _module(path: Path) -> ModuleType:
@@ -127,6 +132,38 @@ def call_reward(function: Callable[..., Any], name: str, where: Callable[[], str
         what = f"too large to learn from: scale it, best to about 1 as the suite's, at most to {LARGEST_REWARD:g}"
         raise RewardError(f"Reward {name!r} returned {number:g}, {what} ({where()})")
     return number
+
+
+class PhysicsReward:
+    """The user's reward as a function of `physics`, which is found out if it writes there.
+
+    Such a reward would change the world that it scores, and pay otherwise when episodes are relabelled. The state is
+    compared at every step, the model from `begin` to `end`: in between the world itself does not change it.
+    """
+
+    def __init__(self, task: Task, physics: Any) -> None:
+        assert task.reward is not None
+        self._function, self._name, self._physics = task.reward, task.name, physics
+        self._guard = WriteGuard(physics.model.ptr, physics.data.ptr)
+
+    def begin(self) -> None:
+        """Call it when the model of an episode is as it will be."""
+        self._model = self._guard.read_model()
+
+    def __call__(self, where: Callable[[], str]) -> float:
+        """The reward of the current state."""
+        before = self._guard.read_state()
+        reward = call_reward(self._function, self._name, where, self._physics)
+        self._compare("state", before, self._guard.read_state(), where)
+        return reward
+
+    def end(self, where: Callable[[], str]) -> None:
+        """Call it at the end of the episode, or of a part of it."""
+        self._compare("model", self._model, self._guard.read_model(), where)
+
+    def _compare(self, part: str, before: bytes, after: bytes, where: Callable[[], str]) -> None:
+        if after != before:
+            raise RewardError(f"Reward {self._name!r} has written to physics (its {part}): it may only read it ({where()})")
 
 
 def _place(error: Exception) -> str:

@@ -266,12 +266,15 @@ def own_tasks(folder: RunFolder, names: Sequence[str], given: Sequence[Task]) ->
 
 
 def changed_rewards(folder: RunFolder, tasks: Sequence[Task]) -> list[str]:
-    """Names of rewards whose source is not the one that the folder was begun with, as far as that is known."""
+    """Names of rewards that are not those that the folder was begun with, as far as that is known.
+
+    Version 0.1 kept a digest of the source alone.
+    """
     known = folder.settings.get("reward_digests")
     if not isinstance(known, dict):
         return []
-    pairs = [(task.name, known.get(task.name), task.digest) for task in tasks]
-    return [name for name, before, now in pairs if before and now and before != now]
+    pairs = [(task.name, str(known[task.name]), str(task.digest)) for task in tasks if known.get(task.name)]
+    return [name for name, before, now in pairs if before not in (now, now.partition("-")[0])]
 
 
 def _work(

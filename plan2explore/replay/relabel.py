@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple, overload
 
 import cloudpickle
 import numpy as np
@@ -20,7 +20,7 @@ from ..envs.gymnasium import make_inner
 from ..envs.names import GYMNASIUM, check_module, split_name
 from ..envs.spaces import ActionVector, ObservationParts
 from ..envs.state import Snapshot
-from ..envs.tasks import RewardError, Task, call_reward
+from ..envs.tasks import PhysicsReward, RewardError, Task, call_reward
 from .episode import Episode
 
 WORTH_A_PROCESS = 50_000  # agent steps: with fewer, another process takes longer to start than to work
@@ -130,7 +130,11 @@ def label_rows(
         first_step: number of the first of these steps in its episode, for errors.
         where: what errors call the episode.
     """
-    return _labeller(world, task)(Stretch(state, drawn, before, first_step, where))
+    try:
+        return _labeller(world, task)(Stretch(state, drawn, before, first_step, where))
+    except RewardError:
+        _labellers[:] = [each for each in _labellers if each[1] != task]  # the reward may have written to its world
+        raise
 
 
 class Stretch(NamedTuple):
@@ -169,9 +173,10 @@ def _labeller(world: str, task: Task) -> Labeller:
 
 
 def _suite_labeller(world_name: str, task: Task) -> Labeller:
-    world, reward = _world_of_task(world_name, task)
+    world = _world_of_task(world_name, task)
     world.reset()  # the task's own constants, such as the size of its target
-    physics, name, drawn_size = world.physics, task.name, world.drawn().size
+    physics, drawn_size = world.physics, world.drawn().size
+    own = None if task.reward is None else PhysicsReward(task, physics)
     snapshot = Snapshot(physics.model.ptr, physics.data.ptr)
 
     def labels(stretch: Stretch) -> np.ndarray:
@@ -184,22 +189,25 @@ def _suite_labeller(world_name: str, task: Task) -> Labeller:
         taken, states = stretch.taken()
         rewards, row = [0.0] * len(stretch.state), 0
         spot = lambda: stretch.spot(row)  # noqa: E731 (one function for all rows: it is asked about the present one)
+        if own:
+            own.begin()
         for row, _ in zip(taken, snapshot.replay(states), strict=True):
-            rewards[row] += call_reward(reward, name, spot, physics)
+            rewards[row] += own(spot) if own else call_reward(world.task.get_reward, task.name, spot, physics)
+        if own:
+            own.end(spot)
         return np.array(rewards)
 
     return labels
 
 
-def _world_of_task(world_name: str, task: Task) -> tuple[suite.World, Callable[[Any], float]]:
+def _world_of_task(world_name: str, task: Task) -> suite.World:
     domain, named = split_name(world_name)
     if task.reward is not None:
-        return suite.load(domain, named), task.reward
+        return suite.load(domain, named)
     task_domain, task_named = split_name(task.name)
     if task_domain != domain:
         raise ValueError(f"Task {task.name!r} belongs to {task_domain}; the episode is from {domain} ({world_name})")
-    world = suite.load(task_domain, task_named)
-    return world, world.task.get_reward
+    return suite.load(task_domain, task_named)
 
 
 def _gymnasium_labeller(world_name: str, task: Task) -> Labeller:

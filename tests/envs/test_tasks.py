@@ -2,7 +2,7 @@
 
 import pytest
 
-from plan2explore import Task, make, record, relabel
+from plan2explore import RewardError, Task, make, record, relabel
 
 
 def test_a_reward_from_a_file(tmp_path):
@@ -28,7 +28,7 @@ def test_a_reward_from_a_file(tmp_path):
         Task.from_file(f"{file}:moonwalk")
 
 
-def test_a_reward_is_known_again_by_its_source(tmp_path):
+def test_a_reward_of_a_file_is_known_again_without_comments_and_layout(tmp_path):
     def digest(text):
         (tmp_path / "mine.py").write_text(text)
         return Task.from_file(f"{tmp_path / 'mine.py'}:mine").digest
@@ -36,8 +36,38 @@ def test_a_reward_is_known_again_by_its_source(tmp_path):
     first = digest("def mine(physics):\n    return 1.0\n")
     assert first == digest("OTHER = 2\n\n\ndef mine(physics):  # more\n    return  1.0\n")
     assert first != digest("def mine(physics):\n    return 2.0\n")
-    assert Task("mine", reward=lambda physics: 1.0).digest
-    assert Task("mine", reward=abs).digest is None and Task.named("walker_walk").digest is None
+    assert first != digest("def mine(physics):\n    return SPEED\nSPEED = 1.0\n")
+    assert digest("def mine(physics):\n    return SPEED\nSPEED = 1.0\n") != digest(
+        "def mine(physics):\n    return SPEED\nSPEED = 2.0\n"
+    )
+    assert Task.named("walker_walk").digest is None
+
+
+def writes_state(physics):
+    physics.named.data.qpos["rootx"] = 0.0
+    return 0.0
+
+
+def applies_force(physics):
+    physics.data.xfrc_applied[1, 0] = 5.0
+    return 0.0
+
+
+def writes_model(physics):
+    physics.model.body_mass[1] = 7.0
+    return 0.0
+
+
+@pytest.mark.parametrize("reward", [writes_state, applies_force, writes_model])
+def test_a_reward_that_writes_to_physics_is_refused_where_it_is_paid_and_when_it_relabels(reward):
+    task, bare = Task("mine", reward=reward), make("walker", size=8, obs="proprio")
+    sentence = "Reward 'mine' has written to physics .*: it may only read it"
+    episode = record(bare)
+    for _ in range(2):
+        with pytest.raises(RewardError, match=sentence):
+            relabel(episode, task)
+    with pytest.raises(RewardError, match=sentence):
+        record(make("walker", size=8, obs="proprio", task=task))
 
 
 def test_names_are_checked_when_the_task_is_made():
