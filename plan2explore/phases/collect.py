@@ -1,6 +1,6 @@
 """Collecting: environments step, and what they return becomes episodes on disk and steps in replay."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +25,26 @@ def select_obs(spaces: Spaces, image: np.ndarray, proprio: np.ndarray) -> Observ
     taken_image: Any = None if spaces.image is None else np.array(image)
     taken_proprio: Any = None if spaces.proprio is None else np.array(proprio)
     return Observation(taken_image, taken_proprio)
+
+
+def as_batch(spaces: Spaces, observation: Any) -> tuple[Observation, bool]:
+    """What the agent observes as a batch, copied, and whether it was a single one.
+
+    It is an image, a vector, or a dictionary with `image`, `proprio` or both, as the agent's spaces say.
+    """
+    image, proprio = (spaces.image, spaces.image, 3), (spaces.proprio,)
+    shapes = {name: shape for name, shape in (("image", image), ("proprio", proprio)) if None not in shape}
+    given = observation if isinstance(observation, Mapping) else dict.fromkeys(shapes, observation)
+    parts = {name: np.array(given[name]) for name in shapes if name in given}
+    batches = {part.shape[: -len(shapes[name])] for name, part in parts.items()}
+    fits = [name in parts and parts[name].shape[-len(shape) :] == shape for name, shape in shapes.items()]
+    kinds = [part.dtype == np.uint8 if name == "image" else part.dtype.kind in "iuf" for name, part in parts.items()]
+    if not all(fits + kinds) or len(batches) != 1 or len(batch := batches.pop()) > 1:
+        expected = " and ".join(f"{name} {shape}{', uint8' * (name == 'image')}" for name, shape in shapes.items())
+        found = ", ".join(f"{name} {part.dtype} {part.shape}" for name, part in parts.items()) or repr(observation)
+        raise ValueError(f"The agent observes {expected}, or a batch of it; got {found:.200}.")
+    taken: dict[str, Any] = {name: part if batch else part[None] for name, part in parts.items()}
+    return Observation(**taken), not batch
 
 
 def label_steps(

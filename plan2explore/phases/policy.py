@@ -6,15 +6,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..agent.acting import Mode
+from ..agent.acting import Carried, Mode
 from ..agent.learner import Learner, LearnerState
 from ..config import WorldConfig, check_seed
 from ..envs import Task
+from ..envs.spaces import ActionVector
 from ..runs.files import check_writable
-from .collect import select_obs
+from .collect import as_batch
 from .evaluate import Scores, evaluate_tasks, finish, step_key
 from .training import EVALUATION_SEED
-from .world import check_room, inspect_world, make_for_tasks
+from .world import check_room, inspect_world, make_for_tasks, make_world
 
 
 class Policy:
@@ -25,6 +26,7 @@ class Policy:
     ) -> None:
         self.learner, self.state, self.world, self.task = learner, state, world, task
         self.row, self.path, self.env_steps = row, path, env_steps
+        self._discrete: ActionVector | None = None
         self.reset()
 
     @property
@@ -34,21 +36,47 @@ class Policy:
 
     def reset(self, seed: int = 0) -> None:
         """Forgets the episode so far. Call it before the first observation of each episode."""
-        self._carried = self.learner.carry(1)
+        self._carried: Carried | None = None
         self._key = jax.random.key(seed)
         self._step = 0
 
-    def act(self, observation: dict[str, Any], mode: Mode = "mode") -> np.ndarray:
-        """The action for an observation of `make(...)`, or the part of it that the agent observes: the policy's mode, or a
-        `sample` of it."""
-        spaces = self.learner.agent.spaces
-        image, proprio = (np.asarray(observation.get(name))[None] for name in ("image", "proprio"))
-        seen = select_obs(spaces, image, proprio)
+    def act(self, observation: Any, mode: Mode = "mode", is_first: np.ndarray | None = None) -> Any:
+        """The action for an observation: the policy's mode, or a `sample` of it.
+
+        Args:
+            observation: What the agent observes: an image, a vector, or a dictionary of `image` and `proprio` such as
+                `make(...)` gives, whose other entries are ignored. With a leading axis it is a batch of environments.
+            mode: `mode`, `sample`, or `noise` (a sample with exploration noise).
+            is_first: Which environments of a batch begin an episode, bool (batch,); by default all do at the first call
+                after `reset`, and none later.
+
+        Returns:
+            What the environment takes: numbers in [-1, 1], or discrete choices as its own `action_space` has them; for
+            a batch an array or a list of as many.
+        """
+        seen, single = as_batch(self.learner.agent.spaces, observation)
+        count = len(jax.tree.leaves(seen)[0])
+        if self._carried is None:
+            self._carried = self.learner.carry(count)
+        if len(self._carried.action) != count:
+            before = len(self._carried.action)
+            raise ValueError(f"The policy acts in {before} environments since its last reset(), and {count} are observed.")
+        first = np.full(count, self._step == 0) if is_first is None else np.asarray(is_first, bool).reshape(count)
         key = step_key(self._key, self._step, 0)
-        first = np.array([self._step == 0])
         action, self._carried = self.learner.act(self.state, self._carried, seen, first, key, mode, self.row)
         self._step += 1
-        return np.asarray(action)[0]
+        taken = self._to_native(np.asarray(action))
+        return taken[0] if single else taken
+
+    def _to_native(self, actions: np.ndarray) -> Any:
+        if not self.learner.agent.spaces.discrete:
+            return actions
+        if self._discrete is None:
+            env: Any = make_world(self.world)
+            self._discrete = ActionVector(env.action_space, self.world.world)
+            env.close()
+        chosen = [self._discrete.to_native(action) for action in actions]
+        return np.stack(chosen) if isinstance(chosen[0], np.ndarray | np.generic) else chosen
 
     def evaluate(self, episodes: int = 10, seed: int = 0, video: str | Path | None = None, mode: Mode = "mode") -> Scores:
         """Plays whole episodes of the task. `video` films the first one."""

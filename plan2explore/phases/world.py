@@ -44,7 +44,7 @@ class WorldInfo:
 
 def inspect_world(config: WorldConfig) -> WorldInfo:
     """Makes the world once to look at it. A wrong name, size or renderer is an error here, before anything is written."""
-    env: Any = make(config.world, **_options(config))
+    env = make_world(config)
     try:
         if config.world.startswith(GYMNASIUM):
             env.reset(seed=0)  # draws its first image, if it is to, perhaps with a package that is not installed
@@ -54,6 +54,11 @@ def inspect_world(config: WorldConfig) -> WorldInfo:
         )
     finally:
         env.close()
+
+
+def make_world(config: WorldConfig) -> Any:
+    """One environment of the world."""
+    return make(config.world, **_options(config))
 
 
 def check_room(config: WorldConfig, count: int, setting: str) -> None:

@@ -1,12 +1,15 @@
 """A policy that one can use: `act` does what `evaluate` scores, and folders give it back."""
 
+import gymnasium
 import imageio_ffmpeg
 import jax
 import numpy as np
 import pytest
 from nano import TASKS, WORLD, nano_adapt
+from sizes import NANO, one_learner
 
 import plan2explore as p2e
+from plan2explore.config import Spaces, WorldConfig
 from plan2explore.envs.vector import VectorEnv
 from plan2explore.envs.worker import episode_seed
 from plan2explore.phases.training import EVALUATION_SEED
@@ -54,6 +57,46 @@ def test_the_recurrent_state_matters_and_reset_forgets_it(policy):
     assert np.array_equal(policy.act(observation), first)
     sampled = [policy.act(observation, "sample") for _ in (policy.reset(1), policy.reset(2))]
     assert not np.array_equal(*sampled)
+
+
+def test_it_acts_on_what_the_agent_observes_alone_and_on_batches_of_it(policy):
+    env = p2e.make(policy.task.name, size=WORLD.size, action_repeat=WORLD.action_repeat)
+    observations = [env.reset(seed=seed)[0] for seed in range(3)]
+    vectors = [each["proprio"] for each in observations]
+
+    def actions(given, **options):
+        policy.reset()
+        return [policy.act(each, **options) for each in given]
+
+    by_hand = actions(observations)
+    np.testing.assert_array_equal(actions(vectors), by_hand)
+    np.testing.assert_array_equal(actions([{"proprio": each.tolist()} for each in vectors]), by_hand)
+    batch = actions([np.stack([each, vectors[0]]) for each in vectors])
+    assert batch[0].shape == (2, 1)
+    deter = np.asarray(policy._carried.state.deter)  # depends on the episode before the observation alone
+    assert not np.array_equal(*deter)
+    policy.act(np.stack([vectors[0]] * 2), is_first=np.array([True, False]))
+    new, old = np.asarray(policy._carried.state.deter)
+    policy.act(np.stack([vectors[0]] * 2), is_first=np.array([True, True]))
+    again, begun = np.asarray(policy._carried.state.deter)
+    assert np.array_equal(new, again) and np.array_equal(new, begun) and not np.array_equal(old, begun)
+    with pytest.raises(ValueError, match=r"acts in 2 environments since its last reset\(\), and 1 are observed"):
+        policy.act(vectors[0])
+    for wrong in (vectors[0][1:], {"image": observations[0]["image"]}, "left", np.zeros((2, 2, 5))):
+        with pytest.raises(ValueError, match=r"The agent observes proprio \(5,\), or a batch of it; got"):
+            policy.act(wrong)
+
+
+def test_discrete_actions_are_those_of_the_environment(tmp_path):
+    learner = one_learner(NANO, Spaces(2, None, 4, 1, (2,), True))
+    world = WorldConfig("gymnasium:CartPole-v1", obs="proprio", size=8)
+    policy = p2e.Policy(learner, learner.init(jax.random.key(0)), world, p2e.Task("up", lambda *_: 1.0), 0, tmp_path, 0)
+    env = gymnasium.make("CartPole-v1")
+    observation, _ = env.reset(seed=0)
+    assert env.action_space.contains(policy.act(observation))
+    policy.reset()
+    actions = policy.act(np.stack([observation] * 8), "sample")
+    assert actions.shape == (8,) and set(actions.tolist()) <= {0, 1}
 
 
 def test_an_evaluation_plays_as_many_episodes_as_asked_for(policy):
