@@ -32,21 +32,27 @@ def look(
     action_repeat: int = 2,
     seed: int = 0,
     out: Path = Path("look"),
+    camera: str | None = None,
+    env_arg: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
 ) -> int:
     """Plays a random episode and shows it: a video, a contact sheet, and steps per second.
 
     Args:
-        world: A task (walker_walk), a bare domain (walker), or gymnasium:ID.
+        world: A task (walker_walk), a bare domain (walker), gymnasium:ID, or mjcf:FILE.xml.
         size: Width and height of the picture that an agent would see (the paper: 64).
         renderer: auto, raycast or gl.
         action_repeat: Env steps per action (the paper: 2).
         seed: Of the episode and of its actions.
         out: Folder for the files.
+        camera: Name or number of a camera of the model, or free; none: the one chosen for the world.
+        env_arg: An argument key=value of a gymnasium: or mjcf: world. May be repeated.
     """
+    from .envs.names import full_name, read_arguments
     from .report.look import look_at
 
     check_seed(seed)
-    return look_at(world, size=size, renderer=renderer, action_repeat=action_repeat, seed=seed, out=out)
+    name = full_name(world, read_arguments(env_arg))
+    return look_at(name, out, size=size, renderer=renderer, action_repeat=action_repeat, seed=seed, camera=camera)
 
 
 def doctor(json: Path | None = None) -> int:
@@ -121,10 +127,12 @@ class ExploreCommand:
     Kill it at any moment: the same command goes on. Numbers of steps are env steps.
 
     What it seeks is --method: plan2explore, retrospective, max, curiosity, random, dreamer, or an objective of one's own.
+
+    --import MODULE imports a module that registers environments or starts episodes; it may be repeated, in every command.
     """
 
     world: tyro.conf.Positional[str]
-    """A bare domain (walker), a task (walker_walk), gymnasium:ID, or the folder of a run to go on with."""
+    """A bare domain (walker), a task (walker_walk), gymnasium:ID, mjcf:FILE.xml, or the folder of a run to go on with."""
     steps: float | None = None
     """Env steps in all; none: 1e6 (the paper), and those of a run that goes on."""
     out: Path | None = None
@@ -168,7 +176,10 @@ def explore(arguments: list[str]) -> int:
 
 @dataclass(frozen=True)
 class AdaptCommand:
-    """Solves a task with what a run has learned (the paper's Algorithm 2): zero-shot, or few-shot with --shots."""
+    """Solves a task with what a run has learned (the paper's Algorithm 2): zero-shot, or few-shot with --shots.
+
+    --import MODULE imports a module that registers environments or starts episodes; it may be repeated, in every command.
+    """
 
     run: tyro.conf.Positional[Path]
     """Folder of an exploration. It is not changed."""
@@ -202,7 +213,10 @@ def adapt(arguments: list[str]) -> int:
 
 @dataclass(frozen=True)
 class EvaluateCommand:
-    """Plays whole episodes of an adapted policy, or of a run's probe, and prints their scores."""
+    """Plays whole episodes of an adapted policy, or of a run's probe, and prints their scores.
+
+    --import MODULE imports a module that registers environments or starts episodes; it may be repeated, in every command.
+    """
 
     path: tyro.conf.Positional[Path]
     """Folder of an adaptation, or of an exploration with --task naming a probe."""
@@ -282,7 +296,10 @@ def plot(arguments: list[str]) -> int:
 
 @dataclass(frozen=True)
 class ReportCommand:
-    """Writes one HTML page about a run, or about several side by side: scores, curves, coverage, predictions, videos."""
+    """Writes one HTML page about a run, or about several side by side: scores, curves, coverage, predictions, videos.
+
+    --import MODULE imports a module that registers environments or starts episodes; it may be repeated, in every command.
+    """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of explorations."""
@@ -361,7 +378,28 @@ def _status(arguments: list[str]) -> Any:
         return 2
 
 
+IMPORT = "--import"
+
+
+def import_named(arguments: list[str]) -> list[str]:
+    """Imports each `--import MODULE`, which every command takes; the other arguments."""
+    modules, others, words = [], [], iter(arguments)
+    for word in words:
+        if word == IMPORT:
+            modules.append(next(words, ""))
+        elif word.startswith(f"{IMPORT}="):
+            modules.append(word.removeprefix(f"{IMPORT}="))
+        else:
+            others.append(word)
+    if modules:
+        from .envs.registered import import_modules
+
+        import_modules(modules)
+    return others
+
+
 def _run(arguments: list[str]) -> Any:
+    arguments = import_named(arguments)
     if arguments[:1] == ["--version"]:
         print(f"plan2explore {__version__}")
         return 0

@@ -334,7 +334,7 @@ class WorldConfig:
     """What the agent lives in and what it sees of it."""
 
     world: Annotated[str, tyro.conf.Suppress] = "walker"
-    """A bare domain (walker), a task (walker_walk), or gymnasium:ID."""
+    """A bare domain (walker), a task (walker_walk), gymnasium:ID, or mjcf:FILE.xml."""
     obs: Annotated[Literal["pixels", "proprio", "both"], tyro.conf.arg(aliases=["--see"])] = "pixels"
     """What the agent observes: images (the paper), vectors (the suite's proprioception), or both."""
     size: int = 64
@@ -343,6 +343,10 @@ class WorldConfig:
     """Env steps per action (the paper: 2)."""
     renderer: str = "auto"
     """auto, raycast or gl."""
+    camera: str | None = None
+    """Name or number of a camera of the model, or free; none: the one chosen for the world."""
+    env_arg: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="KEY=VALUE")] = ()
+    """An argument of a gymnasium: or mjcf: world. It becomes part of the world's name. May be repeated."""
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,7 @@ def test_help_of_explore_shows_every_knob_with_its_default(monkeypatch, capsys):
     text = help_of("explore", monkeypatch, capsys)
     knobs = [*flags_of(PRESETS["paper"], "agent."), *flags_of(Schedule()), *flags_of(WorldConfig())]
     for flag, value in knobs:
-        if flag == "--world":  # it is the first argument
+        if flag in ("--world", "--env-arg"):  # the first argument; one that may be repeated, and has no default
             continue
         shown = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
         about = re.search(rf"{flag}[ ,].*?\(default: ([^)]*)\)", text)
@@ -367,3 +367,31 @@ def test_a_stop_by_a_signal_has_its_status(monkeypatch, capsys):
 
     monkeypatch.setattr("plan2explore.cli._run", stopped)
     assert run(capsys, "explore", "walker")[0] == 143
+
+
+WORLDS = """
+import gymnasium, numpy as np
+class Dot(gymnasium.Env):
+    metadata = {"render_modes": ["rgb_array"]}
+    observation_space = action_space = gymnasium.spaces.Box(-1, 1, (2,))
+    def __init__(self, render_mode=None, start=0.0): self.render_mode, self.start = render_mode, start
+    def reset(self, *, seed=None, options=None): return np.full(2, self.start, np.float32), {}
+    def step(self, action): return np.full(2, self.start, np.float32), 0.0, False, False, {}
+    def render(self): return np.full((16, 16, 3), 255 * self.start, np.uint8)
+gymnasium.register("Dot-v0", entry_point=Dot, max_episode_steps=4)
+"""
+
+
+def test_modules_are_imported_from_the_command_line_and_arguments_reach_the_environment(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cli_worlds.py").write_text(WORLDS)
+    look = ["look", "gymnasium:Dot-v0", "--env-arg", "start=0.5", "--size", "16", "--action-repeat", "1"]
+    status, _, said = run(capsys, *look)
+    assert status == 2 and "add --import MODULE" in said
+    status, printed, _ = run(capsys, *look, "--import", "cli_worlds")
+    assert status == 0 and "4 agent steps" in printed
+    assert (tmp_path / "look" / "gymnasium_Dot-v0_start_0.5.png").is_file()
+    status, _, said = run(capsys, "look", "walker", "--env-arg", "start=1")
+    assert status == 2 and "walker takes no arguments" in said
+    status, _, said = run(capsys, "look", "walker", "--import=nowhere")
+    assert status == 2 and "--import nowhere: ModuleNotFoundError" in said

@@ -4,8 +4,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .dmc import SuiteEnv
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from .gymnasium import GymnasiumEnv
+    from .mujoco_env import MujocoEnv
     from .names import list_tasks
     from .tasks import RewardError, Task
     from .vector import VectorEnv
@@ -31,7 +34,7 @@ def __getattr__(name: str) -> Any:
 
 
 def make(
-    name: str,
+    name: str | None = None,
     renderer: str = "auto",
     size: int = 64,
     action_repeat: int = 2,
@@ -39,11 +42,16 @@ def make(
     task: "Task | None" = None,
     obs: str = "both",
     observe_as: str | None = None,
-) -> "SuiteEnv | GymnasiumEnv":
-    """A Gymnasium environment: a task of the suite, a bare domain, or `gymnasium:ID`.
+    camera: str | int | None = None,
+    env_args: "Mapping[str, Any] | None" = None,
+    mjcf: "str | Path | None" = None,
+    **model: Any,
+) -> "MujocoEnv | GymnasiumEnv":
+    """A Gymnasium environment: a task of the suite, a bare domain, `gymnasium:ID`, or a MuJoCo model file.
 
     Args:
-        name: `walker_walk` (see `list_tasks`), a bare domain such as `walker` (reward always 0), or `gymnasium:ID`.
+        name: `walker_walk` (see `list_tasks`), a bare domain such as `walker` (reward always 0), `gymnasium:ID`, or
+            `mjcf:FILE.xml`.
         renderer: `raycast` (no OpenGL), `gl` (MuJoCo's own), or `auto`: the first of these that can draw the world.
         size: width and height of the picture.
         action_repeat: env steps per action; their rewards are summed.
@@ -51,10 +59,14 @@ def make(
         task: the user's own reward, in a world without a task.
         obs: `pixels`, `proprio` or `both`: what is observed. With `proprio` no image is drawn: it stays black.
         observe_as: a task or bare domain of the same body, whose `proprio` is observed instead of this task's own.
+        camera: name or number of a camera of the model, or `free`; none: the one chosen for the world.
+        env_args: arguments of a `gymnasium:` or `mjcf:` world, which become part of its name.
+        mjcf: a model file, instead of a name.
+        model: `episode`, `substeps`, `keyframe`, `sensors` and `reset` of a model file (see `mjcf.load`).
     """
-    from .dmc import SuiteEnv
     from .gymnasium import GymnasiumEnv
-    from .names import GYMNASIUM
+    from .mujoco_env import MujocoEnv
+    from .names import GYMNASIUM, full_name
     from .render import RENDERERS
 
     _check("size", size, *SIZES)
@@ -63,9 +75,15 @@ def make(
         raise ValueError(f"A renderer is one of {', '.join(RENDERERS)}; got {renderer!r}")
     if obs not in OBSERVATIONS:
         raise ValueError(f"obs is one of {', '.join(OBSERVATIONS)}; got {obs!r}")
-    if str(name).startswith(GYMNASIUM):
-        return GymnasiumEnv(name, renderer, size, action_repeat, seed, task, obs)
-    return SuiteEnv(name, renderer, size, action_repeat, seed, task, obs, observe_as)
+    if (name is None) == (mjcf is None):
+        raise ValueError("make takes a name, or a model file as mjcf=, and not both")
+    if model and mjcf is None:
+        raise TypeError(f"make takes no argument {next(iter(model))!r} without mjcf=")
+    name = full_name(f"mjcf:{mjcf}" if name is None else str(name), {**(env_args or {}), **model})
+    seen = None if camera is None else str(camera)
+    if name.startswith(GYMNASIUM):
+        return GymnasiumEnv(name, renderer, size, action_repeat, seed, task, obs, seen)
+    return MujocoEnv(name, renderer, size, action_repeat, seed, task, obs, observe_as, seen)
 
 
 def _check(what: str, value: int, low: int, high: int) -> None:

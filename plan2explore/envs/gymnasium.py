@@ -1,28 +1,78 @@
 """Any Gymnasium environment, in the form of the suite's worlds."""
 
+import contextlib
+import copy
+import functools
+import importlib.util
+import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
+import mujoco
 import numpy as np
-from gymnasium import spaces
 
-from .names import GYMNASIUM
+from .base import Env, own_error
+from .names import GYMNASIUM, split_world
+from .registered import register_received
+from .render import Renderer, make_renderer
 from .spaces import ActionVector, ObservationParts, resize
-from .tasks import Task, call_reward
+from .state import Snapshot
+from .suite import Physics
+from .tasks import PhysicsReward, Task, call_reward
+from .world import POSES, World, find_camera, read_fields
 
 EPISODE = 1000  # env steps, where the environment sets no limit of its own
-Observation = dict[str, Any]
+CRAFTER = "Crafter-v1"
+REGISTERED_BY = {
+    "ale_py": ("ALE/",),
+    "gymnasium_robotics": (
+        "PointMaze", "AntMaze", "Fetch", "HandReach", "HandManipulate", "AdroitHand", "FrankaKitchen",
+    ),
+    "highway_env": ("highway-", "merge-", "roundabout-", "parking-", "intersection-", "racetrack-"),
+    "metaworld": ("Meta-World/",),
+    "miniworld": ("MiniWorld-",),
+    "minigrid": ("MiniGrid-", "BabyAI-"),
+    "panda_gym": ("Panda",),
+    "shimmy": ("dm_control/",),
+}  # fmt: skip
+"""Beginnings of names that packages register with Gymnasium when they are imported."""
+
+gymnasium.register(CRAFTER, entry_point="plan2explore.envs.crafter:CrafterEnv", max_episode_steps=10_000)
 
 
 def make_inner(name: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
-    """The environment behind `gymnasium:ID`."""
-    identity = name.removeprefix(GYMNASIUM)
+    """The environment behind `gymnasium:ID?key=value`."""
+    identity, arguments = split_world(name.removeprefix(GYMNASIUM))
+    register_received(identity)
+    if render_mode is not None:
+        arguments |= {"render_mode": render_mode}
     try:
-        return gymnasium.make(identity, render_mode=render_mode)
-    except gymnasium.error.Error as error:
-        raise ValueError(f"Gymnasium cannot make {identity!r}: {error}") from error
+        return gymnasium.make(identity, **arguments)
     except ModuleNotFoundError as error:
         raise ValueError(_missing_module(identity, error)) from error
+    except gymnasium.error.UnregisteredEnv as error:
+        raise ValueError(f"Gymnasium cannot make {identity!r}: {error}{_advice(identity)}") from error
+    except gymnasium.error.Error as error:
+        raise ValueError(f"Gymnasium cannot make {identity!r}: {error}") from error
+    except TypeError as error:
+        if render_mode is not None and "render_mode" in str(error):  # it cannot draw itself
+            return make_inner(name, None)
+        if "keyword argument" in str(error):
+            raise ValueError(f"{name}: {error}") from error
+        raise own_error(name, "its constructor", error) from error
+    except Exception as error:
+        raise own_error(name, "its constructor", error) from error
+
+
+def _advice(identity: str) -> str:
+    """Who registers a name, if that is known."""
+    for module, beginnings in REGISTERED_BY.items():
+        if identity.startswith(beginnings):
+            there = importlib.util.find_spec(module) is not None
+            install = "" if there else f"pip install {module.replace('_', '-')}, and "
+            return f" It is registered by the package {module}: {install}add --import {module} (in Python: import {module})."
+    return " If a module of yours registers it, add --import MODULE."
 
 
 def _missing_module(identity: str, error: ModuleNotFoundError) -> str:
@@ -31,24 +81,53 @@ def _missing_module(identity: str, error: ModuleNotFoundError) -> str:
     missing = error.name or getattr(error.__cause__, "name", None)  # Gymnasium raises one of its own, without the name
     if not missing or not f"{asked}.".startswith(f"{missing}."):
         return f"Gymnasium cannot make {identity!r}: {error}"
-    return (
-        f"There is no module {missing!r} on Python's path. If it is in this folder, say so: "
-        "PYTHONPATH=. plan2explore ..."
-    )
+    return f"There is no module {missing!r} on Python's path. If it is in this folder, add --import {missing}"
 
 
-class GymnasiumEnv(gymnasium.Env[Observation, Any]):
+def simulation_of(inner: gymnasium.Env[Any, Any]) -> World | None:
+    """A simulation of its own beside an environment with MuJoCo inside; none if there is no MuJoCo.
+
+    It has a copy of the environment's model, and data into which states are put: the environment is not touched.
+    """
+    from dm_control.mujoco.wrapper import MjModel
+
+    model, data = (getattr(inner.unwrapped, name, None) for name in ("model", "data"))
+    if not isinstance(model, mujoco.MjModel) or not isinstance(data, mujoco.MjData):
+        return None
+    return World(Physics.from_model(MjModel(copy.copy(model))), task=None, substeps=1, fields=POSES)
+
+
+def own_camera(inner: gymnasium.Env[Any, Any]) -> Any:
+    """The model's camera `track`, or a free one with the settings that the environment draws itself with."""
+    env: Any = inner.unwrapped
+    number = mujoco.mj_name2id(env.model, mujoco.mjtObj.mjOBJ_CAMERA, "track")
+    if number >= 0:
+        return number
+    renderers = [getattr(each, "mujoco_renderer", None) for each in (env, *vars(env).values())]
+    config = next((each.default_cam_config for each in renderers if each is not None), None) or {}
+    camera = mujoco.MjvCamera()
+    mujoco.mj_forward(env.model, data := mujoco.MjData(env.model))
+    camera.lookat[:] = np.median(data.geom_xpos, axis=0)
+    camera.distance = env.model.stat.extent
+    for key, value in config.items():
+        if isinstance(value, np.ndarray):
+            getattr(camera, key)[:] = value
+        else:
+            setattr(camera, key, value)
+    if camera.trackbodyid >= 0:
+        camera.type = mujoco.mjtCamera.mjCAMERA_TRACKING
+    return camera
+
+
+class GymnasiumEnv(Env):
     """`gymnasium:ID`: the image that it observes or draws, resized; actions repeated; its own reward.
 
     Continuous actions are scaled to [-1, 1]; discrete ones are the environment's own, or one-hot vectors (`ActionVector`).
     A snapshot in `info["state"]` is the flat observation without its image, followed by the action (in the environment's
-    own units, discrete ones one-hot) that led to it: what a reward `f(observation, action, next_observation)` takes.
+    own units, discrete ones one-hot) that led to it: what a reward `f(observation, action, next_observation)` takes. Where
+    MuJoCo is behind the environment, a snapshot of the physics follows, and frames are drawn from that.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 25}  # noqa: RUF012 (Gymnasium's own form)
-    render_mode = "rgb_array"
-    renderer = "gymnasium"
-    drawn_size = 0
     terminates = True
 
     def __init__(
@@ -60,124 +139,171 @@ class GymnasiumEnv(gymnasium.Env[Observation, Any]):
         seed: int,
         task: Task | None = None,
         obs: str = "both",
+        camera: str | None = None,
     ) -> None:
-        if renderer != "auto":
-            raise ValueError(f"{name} draws itself: its renderer can only be 'auto', got {renderer!r}")
-        if task is not None and task.reward is None:
-            raise ValueError(f"Task {task.name!r} belongs to the suite; {name} takes Task(name, reward=function)")
-        self.name = name
-        self.size = size
-        self.action_repeat = action_repeat
-        self.image_buffer: np.ndarray | None = None
-        self._draws = obs != "proprio"
-        self._no_image = np.zeros((size, size, 3), np.uint8)
+        super().__init__(name, size, action_repeat, seed, obs)
         self._inner = make_inner(name, "rgb_array")
         self._task = task
-        self._next_seed: int | None = seed
         self.episode = (self._inner.spec.max_episode_steps if self._inner.spec else None) or EPISODE
+        self._renderer_name, self._camera = renderer, camera
         try:
+            self._simulation = simulation_of(self._inner)
             self._actions = ActionVector(self._inner.action_space, name)
             self._parts = ObservationParts(self._inner.observation_space, name)
+            self._check(task)
         except ValueError:
             self._inner.close()
             raise
-        self.discrete, self.action_size = self._actions.discrete, self._actions.size
-        self.flat_action_space = self._actions.space
-        self.action_space = self._inner.action_space if self.discrete else self._actions.space
-        image = spaces.Box(0, 255, (size, size, 3), np.uint8)
-        proprio = spaces.Box(-np.inf, np.inf, (self._parts.size,), np.float32)
-        self.observation_space = spaces.Dict({"image": image, "proprio": proprio})
-        self._env_steps = 0
-        self._running = False
+        self.discrete = self._actions.discrete
+        native = self._inner.action_space if self.discrete else self._actions.space
+        self._set_spaces(native, self._actions.space, self._parts.size)
+        self.state_layout = {"observation": self._parts.size, "action": self.action_size}
+        """Names and lengths of a snapshot's parts."""
+        self._flat = self._parts.size + self.action_size
+        if self._simulation:
+            self._snapshot = Snapshot(self._simulation.model, self._inner.unwrapped.data)  # type: ignore[attr-defined]
+            self.state_layout |= self._snapshot.layout()
+        self.draws_states = self._simulation is not None and not self._parts.has_image
+        self.state_size = sum(self.state_layout.values())
+        self._physics_state = np.zeros(self.state_size - self._flat)
+
+    def _check(self, task: Task | None) -> None:
+        if self._simulation is None and (self._renderer_name != "auto" or self._camera is not None):
+            what = f"its renderer can only be 'auto', got {self._renderer_name!r}" if self._camera is None else "no cameras"
+            raise ValueError(f"{self.name} draws itself: {what}")
+        if task is not None:
+            check_reward(self.name, task, self._simulation)
+            if self._simulation and not task.of_transitions:
+                self._physics_reward = PhysicsReward(task, self._simulation.physics)
+
+    @functools.cached_property
+    def _renderer(self) -> Renderer | None:
+        """Draws the simulation; none where the environment draws or observes its image."""
+        if not self.draws_states or self._simulation is None:
+            return None
+        model, data = self._simulation.model, self._simulation.data
+        camera = own_camera(self._inner) if self._camera is None else find_camera(model, self._camera)
+        return make_renderer(model, data, camera, self.size, self._renderer_name)
+
+    @property
+    def renderer(self) -> str:
+        """What draws: raycast, gl-egl, gl-osmesa, or gymnasium (the environment itself); none for vectors alone."""
+        if not self._draws:
+            return "none"
+        return self._renderer.name if self._renderer else "gymnasium"
 
     @property
     def fps(self) -> float:
         """Frames per second at which a video runs in real time."""
         return self._inner.metadata.get("render_fps", 30) / self.action_repeat
 
-    @property
-    def state_size(self) -> int:
-        """Length of one snapshot: the flat observation and the action."""
-        return self._parts.size + self.action_size
+    def _begin(self, seed: int | None) -> None:
+        with self._own_errors("reset"):
+            self._last, _ = self._inner.reset(seed=seed)
+        self._control_before = None
+        if self._simulation:
+            self._simulation.restore_drawn(self._drawn())
 
-    @property
-    def state_layout(self) -> dict[str, int]:
-        """Names and lengths of a snapshot's parts."""
-        return {"observation": self._parts.size, "action": self.action_size}
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
-        """Starts an episode; the first one without a seed uses the seed given to `make`."""
-        super().reset(seed=seed)
-        seed = self._next_seed if seed is None else seed
-        self._next_seed = None
-        self._last, _ = self._inner.reset(seed=seed)
-        self._env_steps, self._running = 0, True
-        state = np.concatenate([self._parts.vector(self._last), np.zeros(self.action_size)])[None]
-        return self._observe(), {"env_steps": 0, "state": state, "drawn": np.zeros(0)}
-
-    def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Repeats the action; the reward is the sum over the repeated steps."""
-        if not self._running:
-            raise RuntimeError(f"The episode of {self.name} has ended or not begun: call reset()")
-        control = self._actions.to_native(self.flat_action(action))
-        state = np.full((self.action_repeat, self.state_size), np.nan)
-        total, terminated, truncated = 0.0, False, False
-        for row in state:
-            before = self._last
+    def _env_step(self, control: Any, state: np.ndarray) -> tuple[float, bool, bool]:
+        before = copy.deepcopy(self._parts.rest(self._last)) if self._task else None  # it may be changed in place
+        self._control_before = control
+        with self._own_errors(f"env step {self._env_steps}"):
             self._last, reward, terminated, truncated, _ = self._inner.step(control)
-            self._env_steps += 1
-            total += self._own_reward(before, control) if self._task else float(reward)
-            row[:] = np.concatenate([self._parts.vector(self._last), self._actions.flatten(control)])
-            truncated = truncated or self._env_steps >= self.episode
-            if terminated or truncated:
-                self._running = False
-                break
-        return self._observe(), total, bool(terminated), truncated, {"env_steps": self._env_steps, "state": state}
+        self._read_state(state)
+        if self._task:
+            reward = self._own_reward(self._task, before, control)
+        return float(reward), bool(terminated), bool(truncated)
 
-    def _own_reward(self, before: Any, control: Any) -> float:
-        assert self._task is not None and self._task.reward is not None
-        where = f"env step {self._env_steps}"
-        before, after = self._parts.rest(before), self._parts.rest(self._last)
-        return call_reward(self._task.reward, self._task.name, lambda: where, before, control, after)
+    def _read_state(self, out: np.ndarray) -> None:
+        out[: self._parts.size] = self._parts.vector(self._last)
+        action = np.zeros(self.action_size) if self._control_before is None else self._actions.flatten(self._control_before)
+        out[self._parts.size : self._flat] = action
+        if self._simulation:
+            self._snapshot.read(self._physics_state)
+            out[self._flat :] = self._physics_state
+
+    def _own_reward(self, task: Task, before: Any, control: Any) -> float:
+        if self._physics_reward:
+            self._simulate()
+            return self._physics_reward(self._where)
+        assert task.reward is not None
+        return call_reward(task.reward, task.name, self._where, before, control, self._parts.rest(self._last))
+
+    def _simulate(self) -> None:
+        """Puts the present state into the simulation beside the environment."""
+        assert self._simulation is not None
+        next(self._simulation.snapshot.replay(self._physics_state[None]))
+
+    def _drawn(self) -> np.ndarray:
+        return read_fields(self._inner.unwrapped.model, POSES) if self._simulation else np.zeros(0)  # type: ignore[attr-defined]
+
+    def _control(self, vector: np.ndarray) -> Any:
+        return self._actions.to_native(vector)
 
     def flat_action(self, action: Any) -> np.ndarray:
         """The vector for an action of `action_space`; a vector of floats stays what it is."""
-        vector = np.asarray(action) if not self.discrete or isinstance(action, np.ndarray) else np.zeros(0)
-        if vector.shape == (self.action_size,) and (vector.dtype.kind == "f" or not self.discrete):
-            if np.isfinite(vector.astype(np.float64)).all():
-                return vector.astype(np.float32)
-        elif self.discrete and self.action_space.contains(action):
+        if not self.discrete:
+            return super().flat_action(action)
+        vector = np.asarray(action) if isinstance(action, np.ndarray) else np.zeros(0)
+        if vector.shape == (self.action_size,) and vector.dtype.kind == "f":
+            if np.isfinite(vector).all():
+                return vector
+        elif self.action_space.contains(action):
             return self._actions.to_vector(action)
-        what = f"of {self.action_space}" if self.discrete else f"{(self.action_size,)} finite numbers in [-1, 1]"
-        raise ValueError(f"An action of {self.name} is {what}; got {action!r}")
+        raise ValueError(f"An action of {self.name} is of {self.action_space}; got {action!r}")
 
     def random_action(self, generator: np.random.Generator) -> np.ndarray:
         """A uniformly random action as a vector."""
         return self._actions.sample(generator)
 
-    def _observe(self) -> Observation:
-        if self._draws:
-            image = self.render(self.image_buffer)
-        else:
-            image = self._no_image if self.image_buffer is None else self.image_buffer
-        return {"image": image, "proprio": self._parts.vector(self._last).astype(np.float32)}
+    def _proprio(self) -> np.ndarray:
+        return self._parts.vector(self._last).astype(np.float32)
 
     def render(self, out: np.ndarray | None = None) -> np.ndarray:
-        """The image that is observed, or else the environment's own drawing, resized."""
-        picture = resize(self._parts.image(self._last) if self._parts.has_image else self._draw(), self.size)
+        """The image that is observed, or one of the simulation, or else the environment's own drawing, resized."""
+        if self._renderer:
+            self._simulate()
+            return self._renderer.render(out)
+        image = self._parts.image(self._last, self.size) if self._parts.has_image else resize(self._draw(), self.size)
         if out is None:
-            return picture
-        out[...] = picture
+            return image
+        out[...] = image
         return out
 
     def _draw(self) -> np.ndarray:
         try:
-            return np.asarray(self._inner.render(), np.uint8)
+            with self._own_errors("render"):
+                return np.asarray(self._inner.render(), np.uint8)
         except gymnasium.error.DependencyNotInstalled as error:
             raise RuntimeError(f"{self.name} needs another package to draw itself: {error}") from error
 
+    def draw(self, states: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+        """Images of stored states, uint8 (n, size, size, 3), where MuJoCo is behind; the running episode is over."""
+        if not self._renderer or not self._simulation:
+            raise RuntimeError(f"{self.name} draws itself: stored states cannot be drawn")
+        self._running = False
+        return np.stack([self._renderer.render() for _ in self._simulation.replay(states[:, self._flat :], drawn)])
+
+    @contextlib.contextmanager
+    def _own_errors(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except gymnasium.error.DependencyNotInstalled:
+            raise
+        except Exception as error:
+            source = inspect.getsourcefile(type(self._inner.unwrapped))
+            raise own_error(self.name, doing, error, source) from error
+
     def close(self) -> None:
-        """Closes the environment behind."""
+        """Closes the environment behind, and the renderer, if one was made."""
         self._inner.close()
+        if vars(self).get("_renderer"):
+            self._renderer.close()  # type: ignore[union-attr]
+
+
+def check_reward(name: str, task: Task, simulation: World | None) -> None:
+    """A reward of `physics` needs MuJoCo; one of transitions any Gymnasium world."""
+    if task.reward is None:
+        raise ValueError(f"Task {task.name!r} belongs to the suite; {name} takes Task(name, reward=function)")
+    if simulation is None and not task.of_transitions:
+        raise ValueError(f"Reward {task.name!r} must take (observation, action, next_observation): {name} has no physics")

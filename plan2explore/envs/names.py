@@ -1,11 +1,21 @@
-"""Names of worlds and tasks: `walker_walk`, the bare domain `walker`, `gymnasium:Pendulum-v1`."""
+"""Names of worlds and tasks: `walker_walk`, the bare domain `walker`, `gymnasium:Pendulum-v1?g=9.8`, `mjcf:robot.xml`."""
 
+import ast
 import difflib
+import re
 import sys
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from .registered import functions, name_function
 from .suite import ALIASES, tasks_of_domains
 
 GYMNASIUM = "gymnasium:"
+MJCF = "mjcf:"
+READABLE = "[](){},:/'\" "  # what an argument's value is written with in a name, beside letters and digits
+WORDS = {"true": True, "false": False, "none": None, "null": None}
 
 PAPER_TASKS = (
     "acrobot_swingup", "cartpole_balance", "cartpole_balance_sparse", "cartpole_swingup", "cartpole_swingup_sparse",
@@ -47,13 +57,82 @@ def split_name(name: str) -> tuple[str, str | None]:
     raise UnknownName(_unknown(name))
 
 
+def is_suite(name: str) -> bool:
+    """Whether a name is one of the suite, the mazes included."""
+    return not name.startswith((GYMNASIUM, MJCF))
+
+
+def split_world(name: str) -> tuple[str, dict[str, Any]]:
+    """A world's name without its arguments, and these: `gymnasium:Pendulum-v1?g=9.8`."""
+    bare, _, query = name.partition("?")
+    pairs = urllib.parse.parse_qsl(query, keep_blank_values=True)
+    return bare, {key: _value(text) for key, text in pairs}
+
+
+def read_arguments(texts: Sequence[str]) -> dict[str, Any]:
+    """Arguments of an environment as they are written on the command line: `key=value`."""
+    wrong = [text for text in texts if "=" not in text]
+    if wrong:
+        raise ValueError(f"An argument of an environment is written key=value; got {wrong[0]!r}")
+    return {key: _value(text) for key, _, text in (each.partition("=") for each in texts)}
+
+
+def argument_texts(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Arguments as they are written on the command line."""
+    return tuple(f"{key}={_text(value)}" for key, value in arguments.items())
+
+
+def folder_name(world: str) -> str:
+    """A world's name as that of a folder or file: of a model file its own name alone."""
+    bare, _, arguments = world.partition("?")
+    if bare.startswith(MJCF):
+        bare = Path(bare.removeprefix(MJCF)).stem
+    return re.sub(r"[^\w.-]+", "_", f"{bare}_{arguments}" if arguments else bare)
+
+
+def full_name(name: str, arguments: Mapping[str, Any] | None = None) -> str:
+    """The name by which a world is known everywhere: its arguments in it, and a model file's absolute path."""
+    if is_suite(name):
+        if arguments:
+            raise ValueError(f"{name} takes no arguments: only gymnasium: and mjcf: worlds do")
+        return name
+    bare, known = split_world(name)
+    if bare.startswith(MJCF):
+        bare = MJCF + str(Path(bare.removeprefix(MJCF)).expanduser().absolute())
+    texts = {key: _text(value) for key, value in (known | dict(arguments or {})).items()}
+    query = urllib.parse.urlencode(texts, quote_via=urllib.parse.quote, safe=READABLE)
+    return f"{bare}?{query}" if query else bare
+
+
+def _value(text: str) -> Any:
+    """`5`, `0.5`, `[1, 2]` and `true` are what they say; everything else is text."""
+    if text.lower() in WORDS:
+        return WORDS[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _text(value: Any) -> str:
+    if callable(value):
+        return name_function(value)
+    return value if isinstance(value, str) and _value(value) == value else repr(value)
+
+
 def check_module(world: str, source: str) -> None:
-    """Gymnasium runs the module of a `gymnasium:MODULE:ID`. A name out of a file must not be able to do that."""
-    module = world.removeprefix(GYMNASIUM).rpartition(":")[0]
-    if world.startswith(GYMNASIUM) and module and module not in sys.modules:
+    """Worlds may name a module: `gymnasium:MODULE:ID`, a start's `reset=MODULE:function`. No file may start it."""
+    bare, arguments = split_world(world)
+    module = bare.removeprefix(GYMNASIUM).rpartition(":")[0]
+    reset = arguments.get("reset") if bare.startswith(MJCF) else None
+    if isinstance(reset, str) and reset not in functions:
+        module = reset.partition(":")[0]
+    elif not bare.startswith(GYMNASIUM):
+        return
+    if module and module not in sys.modules:
         raise ValueError(
             f"The world of {source} is in the Python module {module!r}. Files must not start code: if you trust this one, "
-            f"work from Python, after `import {module}`"
+            f"add --import {module}, or work from Python, after `import {module}`"
         )
 
 
@@ -61,4 +140,4 @@ def _unknown(name: str) -> str:
     names = [*list_tasks("all"), *list_tasks("domains"), *ALIASES]
     near = difflib.get_close_matches(str(name), names, n=4, cutoff=0.5)
     hint = f"Nearest names: {', '.join(near)}." if near else f"Domains: {', '.join(list_tasks('domains'))}."
-    return f"There is no world or task {name!r}. {hint} For other environments write gymnasium:ID."
+    return f"There is no world or task {name!r}. {hint} For other environments write gymnasium:ID or mjcf:FILE.xml."

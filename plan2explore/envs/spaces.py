@@ -1,5 +1,6 @@
 """Gymnasium's spaces as the agent takes them: an action is one float vector, an observation an image and a vector."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.random import Generator
 from PIL import Image
 
 CHANNELS = (1, 3)
+SMALLEST_IMAGE = 16  # pixels: a smaller array of bytes is symbols, such as MiniGrid's view of 7 x 7 cells
 
 
 class ActionVector:
@@ -99,7 +101,8 @@ def _without_bits(space: spaces.Space[Any]) -> spaces.Space[Any]:
 class ObservationParts:
     """Splits observations of a space into an image, if there is one, and everything else, flattened into a vector.
 
-    Entries of a Dict that cannot be flattened (a text without a fixed length, say) are left out.
+    Several images are tiled into one. Entries of a Dict that cannot be flattened (a text without a fixed length, say) are
+    left out.
     """
 
     def __init__(self, space: spaces.Space[Any], name: str) -> None:
@@ -115,8 +118,6 @@ class ObservationParts:
             self._keys = [key for key, part in space.spaces.items() if not is_image(part) and _can_be_flat(part)]
             self.vector_space = spaces.Dict({key: space.spaces[key] for key in self._keys})
             self.has_image = bool(self._images)
-        if len(self._images) > 1:
-            raise ValueError(f"{name} observes several images ({', '.join(self._images)}): leave one, or tile them")
         if not _can_be_flat(self.vector_space):
             raise ValueError(f"{name} has observations {space}, which gymnasium.spaces.flatten cannot flatten")
         self.size = spaces.flatdim(self.vector_space)
@@ -141,17 +142,27 @@ class ObservationParts:
             vector = vector.astype(self.vector_space.dtype)
         return spaces.unflatten(self.vector_space, vector)
 
-    def image(self, observation: Any) -> np.ndarray:
-        """The image that is observed, uint8 of its own size."""
-        return np.asarray(observation[self._images[0]] if self._images else observation)
+    def image(self, observation: Any, size: int) -> np.ndarray:
+        """The image that is observed, uint8 (size, size, 3); several are tiled, row by row, on black."""
+        if not self._images:
+            return resize(np.asarray(observation), size)
+        side = math.ceil(math.sqrt(len(self._images)))
+        tile = size // side
+        image = np.zeros((size, size, 3), np.uint8)
+        for index, key in enumerate(self._images):
+            row, column = np.multiply(divmod(index, side), tile)
+            image[row : row + tile, column : column + tile] = resize(np.asarray(observation[key]), tile)
+        return image
 
 
 def is_image(space: spaces.Space[Any]) -> bool:
-    """uint8 (height, width), or with 1 or 3 channels, last or first."""
+    """uint8 (height, width), or with 1 or 3 channels, last or first, and not tiny."""
     if not isinstance(space, spaces.Box) or space.dtype != np.uint8:
         return False
     shape = space.shape
-    return len(shape) == 2 or (len(shape) == 3 and (shape[-1] in CHANNELS or shape[0] in CHANNELS))
+    if len(shape) == 3:
+        shape = shape[:-1] if shape[-1] in CHANNELS else shape[1:] if shape[0] in CHANNELS else ()
+    return len(shape) == 2 and min(shape) >= SMALLEST_IMAGE
 
 
 def _can_be_flat(space: spaces.Space[Any]) -> bool:

@@ -6,7 +6,6 @@ import logging
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import mujoco
@@ -27,6 +26,7 @@ from dm_control.mujoco import Physics
 from dm_control.suite import base, cheetah
 
 from . import cartpole, indexing, maze, tolerance
+from .world import World
 
 cartpole.install()
 indexing.install()
@@ -123,34 +123,6 @@ class MazeTask(base.Task):
         return math.exp(-((x - self._goal[0]) ** 2 + (y - self._goal[1]) ** 2) / 2)
 
 
-@dataclass(frozen=True)
-class World:
-    """A simulator and one of its tasks, in dm_control's own objects."""
-
-    physics: Any
-    task: Any
-    substeps: int  # physics steps in one env step
-    fields: tuple[str, ...]  # model fields that tasks of this domain draw
-
-    def reset(self) -> None:
-        """Starts an episode: the task draws the initial state."""
-        with self.physics.reset_context():
-            self.task.initialize_episode(self.physics)
-
-    def drawn(self) -> np.ndarray:
-        """What the task drew into the model at the start of the episode, as one vector."""
-        parts = [getattr(self.physics.model, field).ravel() for field in self.fields]
-        return np.concatenate(parts, dtype=np.float64) if parts else np.zeros(0)
-
-    def restore_drawn(self, drawn: np.ndarray) -> None:
-        """Writes back into the model what `drawn` returned in the same world."""
-        start = 0
-        for field in self.fields:
-            array = getattr(self.physics.model, field)
-            array[...] = drawn[start : start + array.size].reshape(array.shape)
-            start += array.size
-
-
 @functools.cache
 def tasks_of_domains() -> dict[str, tuple[str, ...]]:
     """Every domain of the suite with its tasks, the cheetah's extra ones and the mazes included."""
@@ -196,7 +168,7 @@ def observer(domain: str, task: str | None) -> Any:
 
 def _load_maze(domain: str, task: str) -> World:
     physics = Physics.from_xml_string(maze.model_xml(domain))
-    return World(physics, MazeTask(domain, task, random=0), maze.SUBSTEPS, fields=())
+    return World(physics, MazeTask(domain, task, random=0), maze.SUBSTEPS)
 
 
 def _load_suite(domain: str, task: str) -> World:
@@ -212,4 +184,5 @@ def _load_suite(domain: str, task: str) -> World:
         task=CheetahTask(*extra, random=0) if extra else environment.task,
         substeps=round(environment.control_timestep() / physics.timestep()),
         fields=() if domain == "quadruped" and not has_terrain(physics) else DRAWN_FIELDS.get(domain, ()),
+        camera=CAMERAS.get(domain, 0),
     )

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import inspect
 import math
 import sys
 import traceback
@@ -32,8 +33,9 @@ class RewardError(ValueError):
 class Task:
     """A reward function with a name.
 
-    In a world of the suite, `reward` takes dm_control's `physics` and returns the reward of its current state. In a
-    Gymnasium world it takes `(observation, action, next_observation)`. Without `reward`, the name is a task of the suite.
+    In a world of the suite or of a model file, `reward` takes dm_control's `physics` and returns the reward of its current
+    state. In a Gymnasium world it takes `(observation, action, next_observation)`, or, where MuJoCo is behind it, `physics`
+    alone. Without `reward`, the name is a task of the suite.
 
     Runs keep a digest of the function and of all that it takes from elsewhere, so that another one is not taken for it.
     Where that is not what you want, or not possible, give a `version`, which then stands for the function.
@@ -64,6 +66,17 @@ class Task:
         if not path or not function:
             raise ValueError(f"Write a reward as file.py:function; got {spec!r}")
         return cls(function, reward=_function(_module(Path(path)), function))
+
+    @property
+    def of_transitions(self) -> bool:
+        """Whether the reward takes an observation, an action and the next observation, and not `physics`."""
+        try:
+            inspect.signature(self.reward).bind(None, None, None)  # type: ignore[arg-type]
+        except TypeError:
+            return False
+        except ValueError:  # a builtin function does not tell
+            return True
+        return True
 
     @property
     def digest(self) -> str | None:

@@ -20,6 +20,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from .base import EnvError
+from .registered import registered
 from .worker import (
     DONE,
     FAILED,
@@ -113,8 +115,10 @@ class Worker:
     def hear(self) -> None:
         """Waits for an answer; HungUp if the worker has died, WorkerError if an environment failed."""
         if receive_bytes(self.channel, 1) == FAILED:
-            index, text = receive_content(self.channel)
+            index, text, own = receive_content(self.channel)
             who = f"Worker {self.number}" if index is None else f"Environment {index} (worker {self.number})"
+            if own is not None:
+                raise EnvError(f"{own} ({who.lower()})")
             raise WorkerError(f"{who} failed: {text.strip().splitlines()[-1]}\nIn the worker:\n{text}")
 
     def hear_spec(self) -> Spec:
@@ -194,9 +198,10 @@ class VectorEnv:
         bounds = [count * number // workers for number in range(workers + 1)]
         self._workers: list[Worker] = []
         self._close = weakref.finalize(self, end_all, self._workers, memory)  # also at the interpreter's exit
+        known = registered()
         with self._closed_on_error():
             for number, (start, stop) in enumerate(itertools.pairwise(bounds)):
-                assignment = Assignment(makes[start:stop], make_options, range(start, stop), count, seed)
+                assignment = Assignment(makes[start:stop], make_options, range(start, stop), count, seed, known)
                 self._workers.append(Worker(number, assignment, memory))
             spec = common_spec([self._greet(worker) for worker in self._workers])
             self._arrays = map_arrays(memory, spec, count)

@@ -18,7 +18,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import cloudpickle
@@ -145,6 +145,8 @@ class Assignment:
     indices: range
     count: int
     seed: int
+    registered: dict[str, bytes] = field(default_factory=dict)
+    """What the parent's code has registered."""
 
 
 class Share:
@@ -160,7 +162,9 @@ class Share:
     def build(self) -> Spec:
         """Makes the environments; their common Spec."""
         from . import make as make_by_name
+        from .registered import receive
 
+        receive(self.assignment.registered)
         specs = []
         for index, make in zip(self.assignment.indices, self.assignment.makes, strict=True):
             self.current = index
@@ -248,8 +252,11 @@ def failures_reported(channel: socket.socket, share: Share | None) -> Iterator[N
         yield
     except HungUp:
         raise
-    except Exception:
-        send_message(channel, FAILED, (share.current if share else None, traceback.format_exc()))
+    except Exception as error:
+        from .base import EnvError
+
+        own = str(error) if isinstance(error, EnvError) else None
+        send_message(channel, FAILED, (share.current if share else None, traceback.format_exc(), own))
         raise HungUp from None
 
 

@@ -232,6 +232,7 @@ class Collector:
             "terminated": running.terminated,
             **({"discrete": list(self.spaces.discrete)} if self.spaces.discrete else {}),
             **({"terminates": True} if self.spaces.terminates else {}),
+            **({"camera": self.world.camera} if self.world.camera is not None else {}),
             **self.notes,
         }
 

@@ -26,7 +26,7 @@ from ..config import (
     whole_steps,
 )
 from ..envs import Task
-from ..envs.names import GYMNASIUM, UnknownName, check_module, split_name
+from ..envs.names import UnknownName, argument_texts, check_module, folder_name, is_suite, split_name
 from ..replay.buffer import ADVICE, Replay, plan_replay
 from ..replay.files import EpisodeFolder
 from ..runs.checkpoint import Checkpoints, unpack
@@ -37,7 +37,7 @@ from .device import prepare_device
 from .progress import Progress, counted
 from .run import Run
 from .training import EPISODE, Job, Training, check_meta, disk_explained
-from .world import WorldInfo, agent_spaces, check_room, check_tasks, inspect_world
+from .world import WorldInfo, agent_spaces, check_room, check_tasks, inspect_world, named_world
 
 SHORT = 10_000  # env steps that each environment should have at least
 Config = TypeVar("Config")
@@ -61,6 +61,7 @@ def configure(world: str, preset: str = "paper", method: str | None = None, seed
     options = {RENAMED.get(name, name): value for name, value in options.items()}
     ours = {each.name for each in fields(WorldConfig)} - {"world"}
     theirs = {each.name for each in fields(Schedule)}
+    options |= {"env_arg": argument_texts(options.pop("env_args"))} if "env_args" in options else {}
     unknown = sorted(set(options) - ours - theirs)
     if unknown:
         raise TypeError(f"There is no option {unknown[0]!r}: choose among {', '.join(sorted(ours | theirs))}.")
@@ -93,7 +94,8 @@ def explore(
         seed: Random seed.
         config: All settings at once, instead of preset, method, seed and options.
         wandb: Also log to Weights & Biases.
-        options: Fields of `WorldConfig` and `Schedule`, such as `obs="proprio"` or `environments=4`.
+        options: Fields of `WorldConfig` and `Schedule`, such as `obs="proprio"` or `environments=4`; and `env_args`, a
+            mapping of arguments of a `gymnasium:` or `mjcf:` world.
     """
     if RunFolder.is_run(world):
         given = {"out": out, "method": method, "config": config, **options}
@@ -106,10 +108,11 @@ def explore(
         return _resume(folder, stored_config(folder), steps, [_task(probe) for probe in probes], wandb)
     _refuse_missing(world)
     config = config or configure(str(world), preset, method, seed, **options)
+    config = replace(config, world=named_world(config.world))
     tasks = [_task(probe) for probe in probes or config.probes] or _own_task(config)
     config = replace(config, probes=tuple(task.name for task in tasks))
     goal = whole_steps(1e6 if steps is None else steps)
-    path = Path(out) if out is not None else Path("runs") / str(world).replace(":", "_").replace("/", "_")
+    path = Path(out) if out is not None else Path("runs") / folder_name(config.world.world)
     if RunFolder.is_run(path):
         folder = RunFolder.open(path)
         refuse_other(folder, config)
@@ -130,7 +133,7 @@ def explore(
 def _refuse_missing(world: str | Path) -> None:
     """Somebody who gives a folder wants to go on with a run, and is not helped by a list of worlds."""
     name = str(world)
-    if not name or name.startswith(GYMNASIUM) or not (os.sep in name or Path(name).is_dir()):
+    if not name or not is_suite(name) or not (os.sep in name or Path(name).is_dir()):
         return
     try:
         split_name(name)
@@ -150,7 +153,7 @@ def _own_task(config: ExploreConfig) -> list[Task]:
     """The task of a world that was made with one, for a method that follows a task."""
     name = config.world.world
     supervised = find_objective(config.agent.intrinsic.objective).collector == "task"
-    if name.startswith(GYMNASIUM) or split_name(name)[1] is None:
+    if not is_suite(name) or split_name(name)[1] is None:
         if supervised:
             raise ValueError(f"{config.agent.intrinsic.objective} follows a task: give one as a probe, such as walker_walk.")
         return []

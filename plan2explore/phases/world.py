@@ -3,14 +3,14 @@
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..config import Spaces, WorldConfig
 from ..envs import Task, VectorEnv, make
-from ..envs.names import GYMNASIUM, split_name
+from ..envs.names import GYMNASIUM, full_name, is_suite, read_arguments, split_name
 from ..replay import Episode
 from ..replay.buffer import TooLittleMemoryError, gigabytes, host_room
 from ..runs.folder import RunError
@@ -40,6 +40,11 @@ class WorldInfo:
     def frames(self) -> int:
         """Stored steps of a whole episode: the first observation and one for each action."""
         return -(-self.episode // self.action_repeat) + 1
+
+
+def named_world(config: WorldConfig) -> WorldConfig:
+    """The configuration with the world's full name, its arguments in it."""
+    return replace(config, world=full_name(config.world, read_arguments(config.env_arg)), env_arg=())
 
 
 def inspect_world(config: WorldConfig) -> WorldInfo:
@@ -95,8 +100,8 @@ def agent_spaces(config: WorldConfig, info: WorldInfo, tasks: int) -> Spaces:
 
 
 def domain_of(world: str) -> str:
-    """The world without its task: the suite's domain, or the Gymnasium name itself."""
-    return world if world.startswith(GYMNASIUM) else split_name(world)[0]
+    """The world without its task: the suite's domain, or the name itself."""
+    return split_name(world)[0] if is_suite(world) else world
 
 
 def check_tasks(world: str, tasks: Sequence[Task]) -> None:
@@ -154,7 +159,7 @@ def make_task(config: WorldConfig, task: Task, frames: bool = True) -> Any:
     """
     name, own = (task.name, None) if task.reward is None else (domain_of(config.world), task)
     options = _options(config) | ({"obs": "both"} if frames else {})
-    if not name.startswith(GYMNASIUM):
+    if is_suite(name):
         options["observe_as"] = config.world
     env = make(name, task=own, **options)
     if options["obs"] == config.obs or not name.startswith(GYMNASIUM):
@@ -174,4 +179,5 @@ def _options(config: WorldConfig) -> dict[str, Any]:
         "action_repeat": config.action_repeat,
         "renderer": config.renderer,
         "obs": config.obs,
+        "camera": config.camera,
     }

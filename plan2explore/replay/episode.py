@@ -34,7 +34,7 @@ def record(env: Any, policy: ActionFunction | None = None, seed: int = 0, policy
     """Plays one episode, by default with uniform random actions."""
     generator = np.random.default_rng(seed)
     world = env.unwrapped
-    policy = policy or (lambda observation: random_action(world, generator))
+    policy = policy or (lambda observation: world.random_action(generator))
     observation, info = env.reset(seed=seed)
     first = np.full((world.action_repeat, world.state_size), np.nan)
     first[0] = info["state"][0]
@@ -43,8 +43,7 @@ def record(env: Any, policy: ActionFunction | None = None, seed: int = 0, policy
     while not (terminated or truncated):
         action = policy(observation)
         observation, reward, terminated, truncated, info = env.step(action)
-        action = world.flat_action(action) if world.discrete else np.asarray(action, np.float32)
-        steps.append((observation, action, reward, info["state"]))
+        steps.append((observation, world.flat_action(action).astype(np.float32), reward, info["state"]))
     observations, actions, rewards, states = zip(*steps, strict=True)
     meta = {
         "renderer": world.renderer,
@@ -64,10 +63,3 @@ def record(env: Any, policy: ActionFunction | None = None, seed: int = 0, policy
         drawn=drawn,
         meta=meta,
     )
-
-
-def random_action(world: Any, generator: np.random.Generator) -> np.ndarray:
-    """A uniformly random action of an environment, as the vector that episodes store."""
-    if world.discrete:
-        return world.random_action(generator)
-    return generator.uniform(-1, 1, world.flat_action_space.shape).astype(np.float32)

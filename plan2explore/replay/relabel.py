@@ -15,12 +15,13 @@ from typing import NamedTuple, overload
 import cloudpickle
 import numpy as np
 
-from ..envs import suite
-from ..envs.gymnasium import make_inner
-from ..envs.names import GYMNASIUM, check_module, split_name
+from ..envs.gymnasium import check_reward, make_inner, simulation_of
+from ..envs.load import load_world
+from ..envs.names import GYMNASIUM, check_module, is_suite, split_name
+from ..envs.registered import receive, registered
 from ..envs.spaces import ActionVector, ObservationParts
-from ..envs.state import Snapshot
 from ..envs.tasks import PhysicsReward, RewardError, Task, call_reward
+from ..envs.world import World
 from .episode import Episode
 
 WORTH_A_PROCESS = 50_000  # agent steps: with fewer, another process takes longer to start than to work
@@ -165,70 +166,76 @@ def _labeller(world: str, task: Task) -> Labeller:
     for known_world, known_task, labeller in _labellers:
         if known_world == world and known_task == task:
             return labeller
-    kind = _gymnasium_labeller if world.startswith(GYMNASIUM) else _suite_labeller
+    kind = _gymnasium_labeller if world.startswith(GYMNASIUM) else _physics_labeller
     labeller = kind(world, task)
     _labellers.append((world, task, labeller))
     del _labellers[:-KEPT_LABELLERS]
     return labeller
 
 
-def _suite_labeller(world_name: str, task: Task) -> Labeller:
+def _physics_labeller(world_name: str, task: Task) -> Labeller:
     world = _world_of_task(world_name, task)
     world.reset()  # the task's own constants, such as the size of its target
-    physics, drawn_size = world.physics, world.drawn().size
-    own = None if task.reward is None else PhysicsReward(task, physics)
-    snapshot = Snapshot(physics.model.ptr, physics.data.ptr)
 
     def labels(stretch: Stretch) -> np.ndarray:
-        if stretch.state.shape[-1] != snapshot.size or stretch.drawn.size != drawn_size:
+        if stretch.state.shape[-1] != world.snapshot.size or stretch.drawn.size != world.drawn().size:
             raise ValueError(
                 f"The states of {stretch.where} ({world_name}) do not fit {task.name!r}: {stretch.state.shape[-1]} numbers "
-                f"each, where its world has {snapshot.size}; the two have different bodies"
+                f"each, where its world has {world.snapshot.size}; the two have different bodies"
             )
-        world.restore_drawn(stretch.drawn)
-        taken, states = stretch.taken()
-        rewards, row = [0.0] * len(stretch.state), 0
-        spot = lambda: stretch.spot(row)  # noqa: E731 (one function for all rows: it is asked about the present one)
-        if own:
-            own.begin()
-        for row, _ in zip(taken, snapshot.replay(states), strict=True):
-            rewards[row] += own(spot) if own else call_reward(world.task.get_reward, task.name, spot, physics)
-        if own:
-            own.end(spot)
-        return np.array(rewards)
+        return _of_physics(world, task, stretch, 0)
 
     return labels
 
 
-def _world_of_task(world_name: str, task: Task) -> suite.World:
-    domain, named = split_name(world_name)
+def _of_physics(world: World, task: Task, stretch: Stretch, start: int) -> np.ndarray:
+    """Rewards of states whose numbers from `start` on are a snapshot of the world's physics."""
+    taken, states = stretch.taken()
+    rewards, row = [0.0] * len(stretch.state), 0
+    spot = lambda: stretch.spot(row)  # noqa: E731 (one function for all rows: it is asked about the present one)
+    own = None if task.reward is None else PhysicsReward(task, world.physics)
+    replayed = world.replay(states[:, start:], stretch.drawn)
+    if own:
+        own.begin()
+    for row, _ in zip(taken, replayed, strict=True):
+        rewards[row] += own(spot) if own else call_reward(world.task.get_reward, task.name, spot, world.physics)
+    if own:
+        own.end(spot)
+    return np.array(rewards)
+
+
+def _world_of_task(world_name: str, task: Task) -> World:
     if task.reward is not None:
-        return suite.load(domain, named)
-    task_domain, task_named = split_name(task.name)
+        return load_world(world_name)
+    domain = split_name(world_name)[0] if is_suite(world_name) else world_name
+    task_domain = split_name(task.name)[0]
     if task_domain != domain:
         raise ValueError(f"Task {task.name!r} belongs to {task_domain}; the episode is from {domain} ({world_name})")
-    return suite.load(task_domain, task_named)
+    return load_world(task.name)
 
 
 def _gymnasium_labeller(world_name: str, task: Task) -> Labeller:
-    function = task.reward
-    if function is None:
-        raise ValueError(f"Task {task.name!r} belongs to the suite; the episode is from {world_name}")
     inner = make_inner(world_name, None)
+    simulation = simulation_of(inner)
+    check_reward(world_name, task, simulation)
     parts = ObservationParts(inner.observation_space, world_name)
     actions, flat = ActionVector(inner.action_space, world_name), parts.size
+    physics = simulation.snapshot.size if simulation else 0
 
     def labels(stretch: Stretch) -> np.ndarray:
-        if stretch.state.shape[-1] != flat + actions.size:
+        assert task.reward is not None
+        if stretch.state.shape[-1] != flat + actions.size + physics:
             raise ValueError(f"The states of {stretch.where} do not fit {world_name}")
+        if simulation and not task.of_transitions:
+            return _of_physics(simulation, task, stretch, flat + actions.size)
         if stretch.before is None:
             raise ValueError(f"A reward of {world_name} takes the observation before a step too: give `before`")
         rewards = np.zeros(len(stretch.state))
         before = parts.unflatten(stretch.before[:flat])
         for row, state in zip(*stretch.taken(), strict=True):
-            after, action = parts.unflatten(state[:flat]), actions.unflatten(state[flat:])
+            after, action = parts.unflatten(state[:flat]), actions.unflatten(state[flat : flat + actions.size])
             spot = functools.partial(stretch.spot, row)
-            rewards[row] += call_reward(function, task.name, spot, before, action, after)
+            rewards[row] += call_reward(task.reward, task.name, spot, before, action, after)
             before = after
         return rewards
 
@@ -249,7 +256,7 @@ def _in_process(work: Work, share: list[int], workers: int) -> None:
     with child:  # ends it by closing its input
         assert child.stdin and child.stdout
         try:
-            pickle.dump((sys.path, cloudpickle.dumps(work.task)), child.stdin)
+            pickle.dump((sys.path, cloudpickle.dumps(work.task), registered()), child.stdin)
             while share:
                 bare = {index: _without_pictures(work.episodes[index]) for index in share}
                 pickle.dump(bare, child.stdin, protocol=pickle.HIGHEST_PROTOCOL)
@@ -273,8 +280,9 @@ def _child() -> None:
     """What a process of `_in_process` does: episodes on standard input, rewards and errors on standard output."""
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a reward function that prints must not disturb the answer
-    sys.path[:], task = pickle.load(sys.stdin.buffer)
-    task = pickle.loads(task)
+    sys.path[:], pickled, known = pickle.load(sys.stdin.buffer)
+    task = pickle.loads(pickled)
+    receive(known)
     with contextlib.suppress(EOFError, BrokenPipeError):  # the parent has no more work, or has gone
         while True:
             share: dict[int, Episode] = pickle.load(sys.stdin.buffer)

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
-from ..envs import suite
-from ..envs.names import GYMNASIUM, split_name
+from ..envs.base import EnvError
+from ..envs.gymnasium import make_inner, simulation_of
+from ..envs.load import load_world
+from ..envs.names import GYMNASIUM, check_module
 from ..envs.state import Snapshot
+from ..envs.world import World
 from ..phases.world import domain_of
 from ..replay import Episode
 
@@ -66,17 +69,30 @@ class Coordinates:
 
 
 def coordinates_of(world: str, episode: Episode) -> Coordinates:
-    """The coordinates of a world's snapshots. A Gymnasium world's are its flat observation, by number."""
-    if world.startswith(GYMNASIUM):
-        size = episode.state.shape[-1]
-        count = size - episode.action.shape[1]
-        names = tuple(f"observation {index}" for index in range(count))
-        return Coordinates(np.arange(count), names, np.zeros(count, bool), size, 0.0)
-    loaded = suite.load(*split_name(world))
-    model, data = loaded.physics.model.ptr, loaded.physics.data.ptr
-    snapshot = Snapshot(model, data)
-    seconds = loaded.substeps * float(loaded.physics.timestep())
-    return _of_joints(model, snapshot.layout(), snapshot.size, seconds)
+    """The coordinates of a world's snapshots.
+
+    Those of a Gymnasium world are its joints' where MuJoCo is behind it, and else its flat observation, by number.
+    """
+    size = episode.state.shape[-1]
+    if not world.startswith(GYMNASIUM):
+        loaded = load_world(world)
+        seconds = loaded.substeps * float(loaded.physics.timestep())
+        return _of_joints(loaded.model, loaded.snapshot, 0, seconds)
+    simulation = _simulation(world)
+    if simulation and size > simulation.snapshot.size:
+        return _of_joints(simulation.model, simulation.snapshot, size - simulation.snapshot.size, 0.0)
+    count = episode.proprio.shape[1] or size - episode.action.shape[1]
+    names = tuple(f"observation {index}" for index in range(count))
+    return Coordinates(np.arange(count), names, np.zeros(count, bool), size, 0.0)
+
+
+def _simulation(world: str) -> World | None:
+    """What is behind a Gymnasium world, if it can be made here without starting code that a file names."""
+    try:
+        check_module(world, "an episode")
+        return simulation_of(make_inner(world, None))
+    except (ValueError, EnvError):
+        return None
 
 
 def proprio_names(world: str, episode: Episode) -> list[str]:
@@ -84,7 +100,7 @@ def proprio_names(world: str, episode: Episode) -> list[str]:
     count = episode.proprio.shape[1]
     if world.startswith(GYMNASIUM):
         return [f"observation {index}" for index in range(count)]
-    loaded = suite.load(*split_name(world))
+    loaded = load_world(world)
     loaded.reset()
     parts = loaded.task.get_observation(loaded.physics)
     sizes = {name: np.size(part) for name, part in parts.items()}
@@ -92,8 +108,10 @@ def proprio_names(world: str, episode: Episode) -> list[str]:
     return names if len(names) == count else [f"proprioception {index}" for index in range(count)]
 
 
-def _of_joints(model: mujoco.MjModel, layout: dict[str, int], size: int, seconds: float) -> Coordinates:
-    starts = dict(zip(layout, np.cumsum([0, *layout.values()])[:-1].tolist(), strict=True))
+def _of_joints(model: mujoco.MjModel, snapshot: Snapshot, start: int, seconds: float) -> Coordinates:
+    """Joints' coordinates in a state whose numbers from `start` on are a snapshot."""
+    layout = snapshot.layout()
+    starts = dict(zip(layout, np.cumsum([start, *layout.values()])[:-1].tolist(), strict=True))
     positions, velocities, turning = [], [], []
     for joint in range(model.njnt):
         kind, name = model.jnt_type[joint], model.joint(joint).name or f"joint {joint}"
@@ -109,4 +127,4 @@ def _of_joints(model: mujoco.MjModel, layout: dict[str, int], size: int, seconds
             turning.append(kind == mujoco.mjtJoint.mjJNT_HINGE and not model.jnt_limited[joint])
     columns = [*range(starts["qpos"], starts["qpos"] + model.nq), *range(starts["qvel"], starts["qvel"] + model.nv)]
     wraps = np.array(turning + [False] * len(velocities))
-    return Coordinates(np.array(columns), (*positions, *velocities), wraps, size, seconds)
+    return Coordinates(np.array(columns), (*positions, *velocities), wraps, start + snapshot.size, seconds)

@@ -2,11 +2,13 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 
 from ..envs import make
+from ..envs.names import folder_name
 from ..replay import record
 from ..runs.files import check_folder
 from .pictures import contact_sheet, write_video
@@ -14,12 +16,12 @@ from .pictures import contact_sheet, write_video
 SHEET = 18  # frames on the contact sheet
 
 
-def look_at(world: str, size: int, renderer: str, action_repeat: int, seed: int, out: Path) -> int:
+def look_at(world: str, out: Path, *, size: int, action_repeat: int, seed: int, **options: Any) -> int:
     """Plays, writes `WORLD.mp4` and `WORLD.png` below `out`, and prints where they are and how fast it was."""
     check_folder(out)
     console = Console()
     console.print(f"Opening {world} (the first time, the renderer is compiled: about half a minute) ...")
-    env = make(world, renderer=renderer, size=size, action_repeat=action_repeat, seed=seed)
+    env = make(world, size=size, action_repeat=action_repeat, seed=seed, **options)
     env.reset(seed=seed)
     env.step(np.zeros(env.action_size))  # compiled now, so that the clock does not count it
     with console.status("playing ..."):
@@ -28,7 +30,7 @@ def look_at(world: str, size: int, renderer: str, action_repeat: int, seed: int,
         seconds = time.perf_counter() - start
     frames = episode.image
     out.mkdir(parents=True, exist_ok=True)
-    name = world.replace(":", "_").replace("/", "_")
+    name = folder_name(world)
     video = write_video(out / f"{name}.mp4", frames, env.fps)
     shown = np.linspace(0, len(frames) - 1, min(SHEET, len(frames))).astype(int)
     sheet = out / f"{name}.png"

@@ -3,32 +3,48 @@
 import io
 import warnings
 from pathlib import Path
+from typing import Any
 
 import imageio_ffmpeg
 import numpy as np
 from PIL import Image, ImageDraw
 
 from ..envs import make
-from ..envs.names import GYMNASIUM
+from ..envs.names import check_module, is_suite
 from ..replay import Episode
 
 
 def frames_of(episode: Episode, steps: slice) -> np.ndarray:
     """Images of an episode's steps, uint8 (n, size, size, 3). Those of a run without pixels are drawn from its states.
 
-    (A Gymnasium environment cannot be put into a stored state: its images stay black.)
+    (Without MuJoCo behind it a Gymnasium environment cannot be put into a stored state: its images stay black.)
     """
     stored = episode.image[steps]
-    if episode.image.any() or episode.world.startswith(GYMNASIUM):
+    env = None if episode.image.any() else _drawing_env(episode)
+    if env is None:
         return stored
     taken = ~np.isnan(episode.state).all(-1)
     last = taken.shape[1] - 1 - np.argmax(taken[:, ::-1], 1)
     states = episode.state[np.arange(len(episode)), last][steps]
-    env = make(episode.world, size=episode.image.shape[1])
     try:
-        return env.draw(states, episode.drawn)  # type: ignore[union-attr]
+        return env.draw(states, episode.drawn)
     finally:
         env.close()
+
+
+def _drawing_env(episode: Episode) -> Any:
+    """An environment that can draw an episode's states; none where there is no such, or a file would have to start it."""
+    try:
+        check_module(episode.world, "an episode")
+        env = make(episode.world, size=episode.image.shape[1], obs="proprio", camera=episode.meta.get("camera"))
+    except ValueError:
+        if is_suite(episode.world):
+            raise
+        return None
+    if not env.draws_states:
+        env.close()
+        return None
+    return env
 
 
 def enlarge(frames: np.ndarray, pixels: int) -> np.ndarray:

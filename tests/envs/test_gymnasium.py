@@ -1,12 +1,14 @@
 """Gymnasium environments in the form of the suite's worlds."""
 
 import gymnasium
+import mujoco
 import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
 from plan2explore import RewardError, Task, VectorEnv, make, record, relabel
+from plan2explore.envs.base import EnvError
 
 pytest.importorskip("pygame")
 
@@ -139,3 +141,144 @@ def test_without_pixels_an_environment_is_not_asked_to_draw(monkeypatch):
     env = make("gymnasium:Pendulum-v1", size=16, obs="proprio")
     monkeypatch.setattr(env._inner.unwrapped, "render", lambda: pytest.fail("drawn"))
     assert not env.reset(seed=0)[0]["image"].any() and not env.step(np.zeros(1))[0]["image"].any()
+
+
+# ---- MuJoCo inside ----
+
+
+def height_and_speed(physics):
+    return physics.named.data.xpos["torso", "z"] + 0.1 * physics.data.qvel[0]
+
+
+@pytest.mark.parametrize("name", ["Hopper-v5", "Ant-v5", "Humanoid-v5"])
+def test_rewards_of_physics_afterwards_are_those_that_were_received(name):
+    task = Task("height and speed", reward=height_and_speed)
+    live = record(make(f"gymnasium:{name}", obs="proprio", task=task), seed=0)
+    bare = record(make(f"gymnasium:{name}", obs="proprio"), seed=0)
+    assert len(live) > 3 and np.ptp(live.reward[1:]) > 0
+    np.testing.assert_array_equal(live.state, bare.state)  # the reward has disturbed nothing
+    np.testing.assert_allclose(relabel(bare, task), live.reward, atol=1e-6)
+    healthy = Task("observed", reward=lambda observation, action, after: after[0] - observation[0] + action[0])
+    live = record(make(f"gymnasium:{name}", obs="proprio", task=healthy), seed=0)
+    np.testing.assert_allclose(relabel(bare, healthy), live.reward, atol=1e-6)
+
+
+def test_an_environment_with_mujoco_behind_plays_as_it_does_alone():
+    env, theirs = make("gymnasium:Hopper-v5", action_repeat=1, size=16), gymnasium.make("Hopper-v5")
+    env.reset(seed=3), theirs.reset(seed=3)
+    for action in np.random.default_rng(0).uniform(-1, 1, (8, 3)).astype(np.float32):
+        observation, reward, terminated, *_ = env.step(action)  # draws from a simulation beside it
+        expected = theirs.step(action)
+        np.testing.assert_array_equal(observation["proprio"], expected[0].astype(np.float32))
+        assert reward == expected[1] and terminated == expected[2]
+
+
+def test_frames_are_ray_cast_and_drawn_again_from_stored_states(monkeypatch):
+    monkeypatch.setenv("MUJOCO_GL", "disabled")
+    env = make("gymnasium:Hopper-v5", size=32)
+    assert env.renderer == "raycast" and env.draws_states
+    episode = record(env, seed=0)
+    assert episode.image[0].std() > 10 and (episode.image[0] != episode.image[-1]).any()
+    last = episode.state[:, -1].copy()
+    last[0] = episode.state[0, 0]
+    taken = ~np.isnan(last).any(1)
+    np.testing.assert_array_equal(env.draw(last[taken], episode.drawn), episode.image[taken])
+    assert make("gymnasium:Hopper-v5", size=32, obs="proprio").renderer == "none"
+
+
+@pytest.mark.filterwarnings("ignore:.*Overriding environment")
+def test_what_a_reset_writes_into_the_model_is_kept_with_the_episode():
+    class Target(gymnasium.Env):
+        metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+        observation_space, action_space = spaces.Box(-1, 1, (1,)), spaces.Box(-1, 1, (1,))
+
+        def __init__(self):  # it does not take a render mode
+            site, ball = "<site name='goal' pos='0 0 1'/>", "<body><joint/><geom size='.1'/></body>"
+            text = f"<mujoco><worldbody>{site}{ball}</worldbody></mujoco>"
+            self.model = mujoco.MjModel.from_xml_string(text)
+            self.data = mujoco.MjData(self.model)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.model.site("goal").pos[0] = self.np_random.uniform()
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action):
+            mujoco.mj_step(self.model, self.data)
+            return np.zeros(1, np.float32), 0.0, False, False, {}
+
+    gymnasium.register("Target-v0", entry_point=Target, max_episode_steps=3)
+    task = Task("goal", reward=lambda physics: physics.named.data.site_xpos["goal", "x"])
+    live = [record(make("gymnasium:Target-v0", obs="proprio", action_repeat=1, task=task), seed=seed) for seed in (0, 1)]
+    assert live[0].reward[1] != live[1].reward[1] and live[0].reward[1] > 0
+    for episode, rewards in zip(live, relabel(live, task), strict=True):
+        np.testing.assert_array_equal(rewards, episode.reward)
+
+
+def test_the_camera_is_chosen_by_name_or_number():
+    one, two = (make("gymnasium:Humanoid-v5", size=16, camera=camera) for camera in (0, 1))
+    assert (one.reset(seed=0)[0]["image"] != two.reset(seed=0)[0]["image"]).any()
+    named = make("gymnasium:Humanoid-v5", size=16, camera="track")
+    np.testing.assert_array_equal(named.reset(seed=0)[0]["image"], one.render())
+    with pytest.raises(ValueError, match="no camera 'front': the model has track, 1, and 'free'"):
+        make("gymnasium:Humanoid-v5", camera="front").reset()
+    with pytest.raises(ValueError, match="draws itself: no cameras"):
+        make("gymnasium:Pendulum-v1", camera="top")
+
+
+# ---- arguments, packages, and the environment's own errors ----
+
+
+def test_arguments_are_part_of_the_name():
+    env = make("gymnasium:Pendulum-v1", env_args={"g": 1.5}, obs="proprio")
+    assert env.name == "gymnasium:Pendulum-v1?g=1.5" and env._inner.unwrapped.g == 1.5
+    episode = record(env, seed=0)
+    assert episode.world == env.name and make(episode.world, obs="proprio")._inner.unwrapped.g == 1.5
+    with pytest.raises(ValueError, match=r"Pendulum-v1\?gravity=2: .*unexpected keyword argument 'gravity'"):
+        make("gymnasium:Pendulum-v1", env_args={"gravity": 2})
+
+
+def test_a_name_without_its_package_says_who_registers_it(monkeypatch):
+    monkeypatch.delitem(gymnasium.registry, "PointMaze_UMaze-v3", raising=False)
+    with pytest.raises(ValueError, match=r"registered by the package gymnasium_robotics: .*add --import gymnasium_robotics"):
+        make("gymnasium:PointMaze_UMaze-v3")
+    with pytest.raises(ValueError, match="package panda_gym: pip install panda-gym, and add --import panda_gym"):
+        make("gymnasium:PandaReach-v3")
+    with pytest.raises(ValueError, match="add --import MODULE"):
+        make("gymnasium:Nowhere-v0")
+
+
+class Broken(Screen):
+    """Fails at its second step."""
+
+    count = 0
+
+    def step(self, action):
+        self.count += 1
+        return super().step({}[7] if self.count > 1 else action)
+
+
+gymnasium.register("Broken-v0", entry_point=Broken)
+
+
+def test_what_an_environment_raises_is_its_own_error_with_the_line():
+    said = r"gymnasium:Broken-v0 itself raised KeyError in env step 2: 7 at test_gymnasium.py:\d+"
+    env = make("gymnasium:Broken-v0", size=16, action_repeat=1)
+    env.reset(seed=0), env.step(np.array([1, 0], np.int8))
+    with pytest.raises(EnvError, match=said):
+        env.step(np.array([1, 0], np.int8))
+    with VectorEnv("gymnasium:Broken-v0", 2, 1, size=16) as vector, pytest.raises(EnvError, match=f"{said} .environment 0"):
+        vector.reset()
+        vector.step(np.zeros((2, 4), np.float32))
+
+
+def test_workers_know_what_a_function_has_registered():
+    class Local(Screen):
+        observation_space = spaces.Box(0, 1, (3,), np.float32)
+
+        def reset(self, *, seed=None, options=None):
+            return np.full(3, 0.5, np.float32), {}
+
+    gymnasium.register("Local-v0", entry_point=Local)
+    with VectorEnv("gymnasium:Local-v0", 1, 1, size=16, obs="proprio") as vector:
+        assert vector.reset().proprio.tolist() == [[0.5] * 3]

@@ -3,7 +3,15 @@
 import pytest
 
 from plan2explore import list_tasks, make
-from plan2explore.envs.names import UnknownName, split_name
+from plan2explore.envs.names import (
+    UnknownName,
+    check_module,
+    folder_name,
+    full_name,
+    read_arguments,
+    split_name,
+    split_world,
+)
 from plan2explore.envs.suite import DEFAULT_TASK, tasks_of_domains
 
 
@@ -51,3 +59,28 @@ def test_unknown_names_answer_with_the_nearest():
 def test_wrong_options_say_what_is_allowed(options, answer):
     with pytest.raises(ValueError, match=answer.replace("*", r"\*")):
         make("pendulum_swingup", **options)
+
+
+def test_arguments_of_a_world_are_part_of_its_name_and_come_back():
+    arguments = {"xml_file": "a&b=c.xml", "speed": 0.5, "maze": [[1, "r"], [1, 0]], "flag": True, "text": "5", "none": None}
+    name = full_name("gymnasium:Pendulum-v1", arguments)
+    assert split_world(name) == ("gymnasium:Pendulum-v1", arguments)
+    assert full_name(name, {"speed": 1}) == full_name("gymnasium:Pendulum-v1", arguments | {"speed": 1})
+    assert read_arguments(["flag=true", "speed=1e3", "maze=[1, 2]"]) == {"flag": True, "speed": 1000.0, "maze": [1, 2]}
+    with pytest.raises(ValueError, match="written key=value; got 'speed'"):
+        read_arguments(["speed"])
+    with pytest.raises(ValueError, match="walker takes no arguments"):
+        full_name("walker", {"speed": 1})
+
+
+def test_folders_are_named_after_worlds():
+    assert folder_name("gymnasium:ALE/Pong-v5?frameskip=4") == "gymnasium_ALE_Pong-v5_frameskip_4"
+    assert folder_name("mjcf:/home/me/robot.xml") == "robot"
+
+
+def test_a_file_cannot_start_a_module():
+    for world in ("gymnasium:evil_module:Nice-v0", "mjcf:/robot.xml?reset=evil_module:start"):
+        with pytest.raises(ValueError, match="add --import evil_module"):
+            check_module(world, "runs/found")
+    check_module("gymnasium:json:Nice-v0", "runs/mine")  # imported already
+    check_module("mjcf:/robot.xml?reset=json:loads", "runs/mine")

@@ -70,7 +70,7 @@ def test_bytes_in_two_or_three_axes_are_images(shape):
     parts = ObservationParts(space, "it")
     assert parts.has_image and parts.size == 0
     image = np.full(shape, 7, np.uint8)
-    small = resize(parts.image(image), 16)
+    small = parts.image(image, 16)
     assert small.shape == (16, 16, 3) and small.dtype == np.uint8 and (small == 7).all()
 
 
@@ -81,22 +81,35 @@ def test_colours_stay_where_they_are_when_channels_come_first():
 
 
 def test_a_dict_is_split_into_its_image_and_the_rest():
-    image, speed = spaces.Box(0, 255, (9, 9, 3), np.uint8), spaces.Box(-1, 1, (2,), np.float32)
+    image, speed = spaces.Box(0, 255, (16, 16, 3), np.uint8), spaces.Box(-1, 1, (2,), np.float32)
     space = spaces.Dict({"eye": image, "speed": speed, "gear": spaces.Discrete(3), "path": spaces.Sequence(speed)})
     parts = ObservationParts(space, "it")
     assert parts.has_image and parts.size == 5
-    observation = {"eye": np.ones((9, 9, 3), np.uint8), "speed": np.array([0.5, -1], np.float32), "gear": 2, "path": ()}
+    observation = {"eye": np.ones((16, 16, 3), np.uint8), "speed": np.array([0.5, -1], np.float32), "gear": 2, "path": ()}
     vector = parts.vector(observation)
     assert sorted(vector.tolist()) == [-1, 0, 0, 0.5, 1]
     rest = parts.unflatten(vector)
     assert rest["gear"] == 2 and rest.keys() == {"speed", "gear"}
-    np.testing.assert_array_equal(parts.image(observation), observation["eye"])
-    with pytest.raises(ValueError, match="several images"):
-        ObservationParts(spaces.Dict({"left": image, "right": image}), "it")
+    np.testing.assert_array_equal(parts.image(observation, 16), observation["eye"])
     with pytest.raises(ValueError, match="cannot flatten"):
         ObservationParts(spaces.Sequence(speed), "it")
 
 
+def test_several_images_are_tiled():
+    grey, colour = spaces.Box(0, 255, (20, 30), np.uint8), spaces.Box(0, 255, (16, 16, 3), np.uint8)
+    parts = ObservationParts(spaces.Dict({"a": grey, "b": colour, "c": grey}), "it")
+    seen = {
+        key: np.full(shape, value, np.uint8)
+        for key, shape, value in (("a", (20, 30), 10), ("b", (16, 16, 3), 20), ("c", (20, 30), 30))
+    }
+    image = parts.image(seen, 12)
+    quarters = [image[i : i + 6, j : j + 6] for i in (0, 6) for j in (0, 6)]
+    assert image.shape == (12, 12, 3)
+    for quarter, value in zip(quarters, (10, 20, 30, 0), strict=True):
+        assert (quarter == value).all()
+
+
 def test_numbers_that_are_no_images_are_a_vector():
-    for space in (spaces.Box(0, 255, (128,), np.uint8), spaces.Box(-1, 1, (9, 9, 3), np.float32), spaces.Discrete(4)):
+    symbols, row = spaces.Box(0, 255, (7, 7, 3), np.uint8), spaces.Box(0, 255, (128,), np.uint8)  # MiniGrid's, Atari's RAM
+    for space in (symbols, row, spaces.Box(-1, 1, (9, 9, 3), np.float32), spaces.Discrete(4)):
         assert not ObservationParts(space, "it").has_image

@@ -11,7 +11,7 @@ from sizes import one_learner
 
 import plan2explore as p2e
 from plan2explore.config import AdaptConfig, Schedule
-from plan2explore.envs.dmc import SuiteEnv
+from plan2explore.envs.mujoco_env import MujocoEnv
 from plan2explore.envs.tasks import RewardError
 from plan2explore.envs.vector import VectorEnv
 from plan2explore.phases import training as training_module
@@ -52,7 +52,7 @@ def test_zero_shot_takes_no_step_before_its_evaluation(overlapped, tmp_path, mon
 
     note(VectorEnv, "__init__", "environments")
     note(VectorEnv, "_command", "step")
-    note(SuiteEnv, "step", "step here")
+    note(MujocoEnv, "step", "step here")
     note(Training, "_update", "update")
     note(training_module, "evaluate_tasks", "evaluation")
     nano_adapt(overlapped.run, out=tmp_path / "adapted")

@@ -83,10 +83,10 @@ def test_coordinates_are_the_worlds_own(world):
 
 def test_a_coordinate_is_what_its_name_says():
     from plan2explore.envs import make
-    from plan2explore.envs.dmc import SuiteEnv
+    from plan2explore.envs.mujoco_env import MujocoEnv
 
     env = make("cheetah", size=8, action_repeat=3)
-    assert isinstance(env, SuiteEnv)
+    assert isinstance(env, MujocoEnv)
     episode = record_random("cheetah", size=8, action_repeat=3)
     env.reset(seed=episode.meta["seed"])
     for action in episode.action[1:4]:

@@ -1,0 +1,140 @@
+"""MuJoCo worlds as Gymnasium environments, with the physics state beside the pixels: the suite, mazes, and model files."""
+
+import functools
+from typing import Any
+
+import numpy as np
+from dm_control.rl.control import PhysicsError
+from gymnasium import spaces
+
+from . import suite
+from .base import Env, EnvError
+from .load import load_world
+from .names import is_suite, split_name
+from .render import Renderer, make_renderer
+from .tasks import PhysicsReward, Task
+from .world import find_camera
+
+
+class MujocoEnv(Env):
+    """A world of the suite: `walker_walk` with its task, or the bare `walker`, whose reward is always 0; or a model file.
+
+    Snapshots are those of `Snapshot`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        renderer: str,
+        size: int,
+        action_repeat: int,
+        seed: int,
+        task: Task | None = None,
+        obs: str = "both",
+        observe_as: str | None = None,
+        camera: str | None = None,
+    ) -> None:
+        super().__init__(name, size, action_repeat, seed, obs)
+        self._world = load_world(name)
+        self._observer = self._world.task if observe_as is None else self._observer_of(observe_as)
+        self.physics, self.episode = self._world.physics, self._world.episode
+        self._physics_reward = self._check_task(task)
+        self.state_size, self.state_layout = self._world.snapshot.size, self._world.snapshot.layout()
+        self.terminates = name.startswith("lqr")  # nothing else in the suite ends an episode before its time
+        self.camera = find_camera(self._world.model, self._world.camera if camera is None else camera)
+        self._renderer_name = renderer
+        if self._draws:
+            _ = self._renderer  # what cannot be drawn is said now
+        spec = self._world.task.action_spec(self.physics)
+        bounded = (spec.minimum > -1e6) & (spec.maximum < 1e6)  # controls without bounds, such as lqr's, go from -1 to 1
+        self._action_low = np.where(bounded, spec.minimum, -1.0)
+        self._action_scale = np.where(bounded, (spec.maximum - spec.minimum) / 2, 1.0)
+        actions = spaces.Box(-1.0, 1.0, spec.shape, np.float32)
+        self._world.reset()
+        self._set_spaces(actions, actions, self._proprio().size)
+
+    def _observer_of(self, other: str) -> Any:
+        if not is_suite(self.name):
+            return self._world.task
+        domain, task = split_name(other)
+        if domain != split_name(self.name)[0]:
+            raise ValueError(f"{self.name} cannot observe as {other}: that is another body")
+        return suite.observer(domain, task)
+
+    def _check_task(self, task: Task | None) -> PhysicsReward | None:
+        """The user's own reward, which only a world without a task takes."""
+        domain, named = split_name(self.name) if is_suite(self.name) else (self.name, None)
+        self._is_paid = named is not None
+        if task is None:
+            return None
+        if named:
+            raise ValueError(f"{self.name} has a task already; give {task.name!r} to the bare world {domain!r}")
+        if task.reward is None:
+            raise ValueError(f"Task {task.name!r} is the suite's own: make({task.name!r}) instead")
+        return PhysicsReward(task, self.physics)
+
+    @functools.cached_property
+    def _renderer(self) -> Renderer:
+        return make_renderer(self._world.model, self._world.data, self.camera, self.size, self._renderer_name)
+
+    @property
+    def renderer(self) -> str:
+        """What draws: raycast, gl-egl or gl-osmesa; none for vectors alone."""
+        return self._renderer.name if self._draws else "none"
+
+    @property
+    def fps(self) -> float:
+        """Frames per second at which a video runs in real time."""
+        return 1 / (self._world.substeps * self.physics.timestep() * self.action_repeat)
+
+    def _begin(self, seed: int | None) -> None:
+        if seed is not None:
+            self._world.task.random.seed(seed)
+        self._world.reset()
+
+    def _drawn(self) -> np.ndarray:
+        return self._world.drawn()
+
+    def _read_state(self, out: np.ndarray) -> None:
+        self._world.snapshot.read(out)
+
+    def _control(self, vector: np.ndarray) -> np.ndarray:
+        return self._action_low + (np.clip(vector, -1.0, 1.0) + 1.0) * self._action_scale
+
+    def _env_step(self, control: np.ndarray, state: np.ndarray) -> tuple[float, bool, bool]:
+        """One control step, exactly as dm_control's own environment takes it."""
+        task, physics = self._world.task, self.physics
+        task.before_step(control, physics)
+        try:
+            physics.step(self._world.substeps)
+        except PhysicsError as error:
+            raise EnvError(
+                f"The simulation of {self.name} became unstable at env step {self._env_steps}: {error}"
+            ) from error
+        task.after_step(physics)
+        self._read_state(state)
+        if self._physics_reward:
+            reward = self._physics_reward(self._where)
+        else:
+            reward = float(task.get_reward(physics)) if self._is_paid else 0.0
+        # dm_control ends an episode early by a termination value of 0 (only lqr does).
+        return reward, task.get_termination(physics) == 0.0, False
+
+    def _proprio(self) -> np.ndarray:
+        parts = self._observer.get_observation(self.physics).values()
+        return np.concatenate([np.ravel(part) for part in parts], dtype=np.float32, casting="same_kind")
+
+    def render(self, out: np.ndarray | None = None) -> np.ndarray:
+        """The current image, drawn into `out` when that is given."""
+        return self._renderer.render(out)
+
+    def draw(self, states: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+        """Images of stored states, uint8 (n, size, size, 3); the running episode, if any, is over."""
+        self._world.reset()
+        self._running = False
+        return np.stack([self._renderer.render() for _ in self._world.replay(states, drawn)])
+
+    def close(self) -> None:
+        """Frees the renderer, if one was made."""
+        if "_renderer" in vars(self):
+            self._renderer.close()

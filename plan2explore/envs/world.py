@@ -1,0 +1,83 @@
+"""A MuJoCo simulation and what is done in it: of the suite, a maze, a model file, or behind a Gymnasium environment."""
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from .state import Snapshot
+
+POSES = ("body_pos", "body_quat", "geom_pos", "geom_quat", "geom_size", "site_pos", "site_quat", "site_size")
+"""Fields of a model that environments of any kind may write at the start of an episode, and rewards may read."""
+
+
+@dataclass(frozen=True)
+class World:
+    """A simulator, in dm_control's own objects, and one of its tasks."""
+
+    physics: Any
+    task: Any
+    substeps: int  # physics steps in one env step
+    fields: tuple[str, ...] = ()  # of the model: what the task draws at the start of an episode
+    episode: int = 1000  # env steps, unless something ends it early
+    camera: int | str = 0
+
+    @property
+    def model(self) -> mujoco.MjModel:
+        """MuJoCo's own model."""
+        return self.physics.model.ptr
+
+    @property
+    def data(self) -> mujoco.MjData:
+        """MuJoCo's own data."""
+        return self.physics.data.ptr
+
+    @functools.cached_property
+    def snapshot(self) -> Snapshot:
+        """Reads and replays states."""
+        return Snapshot(self.model, self.data)
+
+    def reset(self) -> None:
+        """Starts an episode: the task draws the initial state."""
+        with self.physics.reset_context():
+            self.task.initialize_episode(self.physics)
+
+    def drawn(self) -> np.ndarray:
+        """What the task drew into the model at the start of the episode, as one vector."""
+        return read_fields(self.model, self.fields)
+
+    def restore_drawn(self, drawn: np.ndarray) -> None:
+        """Writes back into the model what `drawn` returned in the same world."""
+        start = 0
+        for field in self.fields:
+            array = getattr(self.model, field)
+            array[...] = drawn[start : start + array.size].reshape(array.shape)
+            start += array.size
+
+    def replay(self, states: np.ndarray, drawn: np.ndarray) -> Iterator[None]:
+        """Puts stored states of one episode, (n, size), back one after the other."""
+        self.restore_drawn(drawn)
+        return self.snapshot.replay(states)
+
+
+def read_fields(model: mujoco.MjModel, fields: tuple[str, ...]) -> np.ndarray:
+    """Fields of a model as one vector."""
+    parts = [getattr(model, field).ravel() for field in fields]
+    return np.concatenate(parts, dtype=np.float64) if parts else np.zeros(0)
+
+
+def find_camera(model: mujoco.MjModel, camera: int | str) -> int:
+    """The number of a camera that is given by its name or number; -1 for `free`."""
+    if camera == "free":
+        return -1
+    if isinstance(camera, str) and not camera.lstrip("-").isdigit():
+        number = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, camera)
+    else:
+        number = int(camera) if -1 <= int(camera) < model.ncam else -2
+    if number < -1 or (number == -1 and str(camera) != "-1"):
+        names = ", ".join(model.camera(index).name or str(index) for index in range(model.ncam))
+        raise ValueError(f"There is no camera {camera!r}: the model has {names or 'none of its own'}, and 'free'")
+    return number
