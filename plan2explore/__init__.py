@@ -8,6 +8,7 @@ __version__ = "0.1.0"
 # Loaded when asked for: `import plan2explore` and `--help` stay quick without the simulator.
 HOMES = {
     "Episode": "replay",
+    "Model": "phases.model",
     "Policy": "phases.policy",
     "RewardError": "envs",
     "Run": "phases.run",

@@ -20,6 +20,13 @@ def test_the_script_with_a_reward_of_its_own(tmp_path):
     assert (tmp_path / "run" / "folded.mp4").stat().st_size > 0
 
 
+def test_the_planner(tmp_path):
+    command = [sys.executable, str(EXAMPLES / "plan.py"), "--quick", "--episodes", "1", "--out", str(tmp_path / "run")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "pendulum_swingup, 1 episodes: planned" in result.stdout
+
+
 def test_the_notebook(tmp_path, monkeypatch):
     notebook = nbformat.read(EXAMPLES / "journey.ipynb", 4)
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells), "strip the outputs"

@@ -29,6 +29,7 @@ from ..runs.folder import RunError, RunFolder, begin_run
 from .collect import replay_rows
 from .device import prepare_device
 from .explore import capacity, changed_rewards, open_training, own_tasks, read_stored, stored, stored_config
+from .model import KINDS, Model, read_params
 from .policy import Policy
 from .progress import Progress, counted
 from .run import Run
@@ -273,24 +274,33 @@ def probe_policy(run: Run, task: str | Task, at: int | None = None) -> Policy:
     given = [] if isinstance(task, str) else [task]
     chosen = own_tasks(run.folder, [name], given)[0]
     warn_of_changes(run.folder, chosen)
+    learner, snapshots, steps = _explorer(run, explored, at)
+    return _policy(learner, snapshots, steps, explored, chosen, explored.probes.index(name), run.path)
+
+
+def load_model(run: Run, at: int | None = None) -> Model:
+    """The world model of a run."""
+    prepare_device()
+    explored = stored_config(run.folder)
+    learner, snapshots, steps = _explorer(run, explored, at)
+    return Model(learner.agent, read_params(learner, snapshots, steps, KINDS, run.path), explored.probes)
+
+
+def _explorer(run: Run, explored: ExploreConfig, at: int | None) -> tuple[Learner, Checkpoints, int]:
+    """A run's learner, its snapshots, and the env steps of the one that is asked for."""
     snapshots = Checkpoints(run.folder.snapshots, keep=None)
     if not snapshots.steps():
         raise RunError(f"{run.path} has no snapshot yet.")
     steps = snapshots.steps()[-1] if at is None else snapshots.nearest(at)
-    learner = Learner(explored.agent, agent_spaces(explored.world, inspect_world(explored.world), len(explored.probes)))
-    return _policy(learner, snapshots, steps, explored, chosen, explored.probes.index(name), run.path)
+    spaces = agent_spaces(explored.world, inspect_world(explored.world), len(explored.probes))
+    return Learner(explored.agent, spaces), snapshots, steps
 
 
 def _policy(
     learner: Learner, snapshots: Checkpoints, steps: int, explored: ExploreConfig, task: Task, row: int, path: Path
 ) -> Policy:
-    arrays, _ = snapshots.load(steps)
-    params = unpack_params(arrays)
-    template = jax.eval_shape(learner.init, jax.random.key(0))
-    for name in ("model", "actor"):
-        if name not in params or params[name].shape != template.networks[name].params.shape:
-            raise RunError(f"The snapshot of {path} does not fit its own settings: {name} has other sizes.")
-    networks = {name: TrainState(jax.numpy.asarray(params[name]), None) for name in ("model", "actor")}
+    params = read_params(learner, snapshots, steps, ("model", "actor"), path)
+    networks = {name: TrainState(each, None) for name, each in params.items()}
     nothing = jax.numpy.zeros((0, 0))
     state = LearnerState(networks, nothing, init_stats(0), jax.numpy.zeros((), int), jax.random.key(0))
     return Policy(learner, state, explored.world, task, row, path, steps)

@@ -11,9 +11,12 @@ from ..agent.learner import Learner, LearnerState
 from ..config import WorldConfig, check_seed
 from ..envs import Task
 from ..envs.spaces import ActionVector
+from ..runs.checkpoint import Checkpoints
 from ..runs.files import check_writable
+from ..runs.folder import RunFolder
 from .collect import as_batch
 from .evaluate import Scores, evaluate_tasks, finish, step_key
+from .model import KINDS, Model, read_params
 from .training import EVALUATION_SEED
 from .world import check_room, inspect_world, make_for_tasks, make_world
 
@@ -98,6 +101,13 @@ class Policy:
             assert scores.frames is not None
             write_video(Path(video), scores.frames, inspect_world(self.world).fps)
         return scores
+
+    def model(self) -> Model:
+        """The world model that the policy was trained in, with the reward head of its task (and other probes of the run)."""
+        folder = RunFolder.open(self.path)
+        tasks = (self.task.name,) if folder.kind == "adapt" else folder.settings["config"]["probes"]
+        snapshots = Checkpoints(folder.snapshots, keep=None)
+        return Model(self.learner.agent, read_params(self.learner, snapshots, self.env_steps, KINDS, self.path), tasks)
 
     def __repr__(self) -> str:
         return f"Policy({self.task.name!r} from {str(self.path)!r}, {self.env_steps:,} env steps)"

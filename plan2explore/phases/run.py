@@ -12,6 +12,7 @@ from ..runs.files import read_lines
 from ..runs.folder import RunError, RunFolder
 
 if TYPE_CHECKING:
+    from .model import Model
     from .policy import Policy
 
 
@@ -44,6 +45,12 @@ class Run:
         from .adapt import probe_policy
 
         return probe_policy(self, task, at)
+
+    def model(self, at: int | None = None) -> "Model":
+        """The world model and what belongs to it, from the last or another snapshot."""
+        from .adapt import load_model
+
+        return load_model(self, at)
 
     def episodes(self, pictures: bool = True) -> Iterator[Episode]:
         """All episodes that were collected, in order."""
