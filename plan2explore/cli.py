@@ -55,15 +55,17 @@ def look(
     return look_at(name, out, size=size, renderer=renderer, action_repeat=action_repeat, seed=seed, camera=camera)
 
 
-def doctor(json: Path | None = None) -> int:
-    """Checks this machine: versions, devices, drawing, cores, memory and disk; each problem with its fix.
+def doctor(model: Annotated[Path | None, tyro.conf.Positional] = None, json: Path | None = None) -> int:
+    """Checks this machine, or a MuJoCo model file: each problem with its fix.
 
     Args:
+        model: An MJCF file: what an agent would do and observe in it, and what the ray-caster cannot draw. None: the
+            machine's versions, devices, drawing, cores, memory and disk.
         json: Also write what was found to this file.
     """
     from .doctor import examine
 
-    return examine(json)
+    return examine(json, model)
 
 
 def tasks(which: str = "all") -> int:

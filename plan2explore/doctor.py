@@ -1,5 +1,6 @@
 """`plan2explore doctor`: what this machine has, against what a paper-size run needs; each problem with its fix."""
 
+import functools
 import importlib.metadata
 import json
 import os
@@ -28,15 +29,15 @@ class Finding:
     fix: str = ""
 
 
-def examine(out: Path | None = None) -> int:
-    """Prints every finding; 1 only if something stops a run."""
+def examine(out: Path | None = None, model: Path | None = None) -> int:
+    """Prints every finding about the machine, or about a model file; 1 only if something stops a run."""
     console = Console()
     signs = {"fine": "[green]ok[/]  ", "note": "[yellow]note[/]", "stop": "[red]STOP[/]"}
     findings = []
-    for check in CHECKS:
+    for check in CHECKS if model is None else (functools.partial(_model, model),):
         if check is _renderer:  # the longest, and a status line is not seen in a log
             console.print("The ray-caster is compiled, if it was not yet: up to a minute ...", soft_wrap=True)
-        with console.status(f"looking at {check.__name__.strip('_')} ..."):
+        with console.status(f"looking at {_name(check)} ..."):
             found = _safely(check)
         for finding in found:
             console.print(f"{signs[finding.level]}  {escape(finding.what)}", soft_wrap=True)
@@ -55,9 +56,52 @@ def _safely(check: Callable[[], list[Finding]]) -> list[Finding]:
     try:
         return check()
     except Exception as error:
-        name = check.__name__.strip("_")
         fix = "install the package again in a new environment"
-        return [Finding("stop", f"{name}: {type(error).__name__}: {error}", fix)]
+        return [Finding("stop", f"{_name(check)}: {type(error).__name__}: {error}", fix)]
+
+
+def _name(check: Callable[[], list[Finding]]) -> str:
+    return getattr(check, "__name__", "the model").strip("_")
+
+
+def _model(path: Path) -> list[Finding]:
+    """What an agent would do and observe in a model file, and what the ray-caster cannot draw of it."""
+    import mjraycast
+
+    from .envs.load import load_world
+    from .envs.names import MJCF
+    from .envs.render import gl
+
+    try:
+        world = load_world(f"{MJCF}{path}")
+    except ValueError as error:
+        return [Finding("stop", str(error), "give a model that MuJoCo can load, with actuators")]
+    model = world.model
+    seconds = world.substeps * model.opt.timestep
+    parts = {
+        "actuators": [model.actuator(index).name for index in range(model.nu)],
+        "joints": [model.joint(index).name for index in range(model.njnt)],
+        "sensors": [model.sensor(index).name for index in range(model.nsensor)],
+        "cameras": [model.camera(index).name for index in range(model.ncam)],
+        "key frames": [model.key(index).name for index in range(model.nkey)],
+    }
+    found = [
+        Finding("fine", f"{len(names)} {what}" + (f": {', '.join(name or 'unnamed' for name in names)}" if names else ""))
+        for what, names in parts.items()
+    ]
+    found.append(Finding("fine", f"an env step is {world.substeps} physics steps, {seconds:.3g} s"))
+    endless = [name for name, ranged in zip(parts["actuators"], model.actuator_ctrllimited, strict=True) if not ranged]
+    if endless:
+        fix = "give them a ctrlrange in the model"
+        found.append(Finding("note", f"controls without a range go from -1 to 1: {', '.join(endless)}", fix))
+    missing = mjraycast.unsupported(model, 0 if model.ncam else -1)
+    if not missing:
+        found.append(Finding("fine", "the ray-caster draws all of it"))
+    else:
+        fix = "OpenGL draws it, more slowly; or --obs proprio" if gl.available_backends() else f"--obs proprio; {gl.HOW_TO_GET_GL}"
+        found.append(Finding("note", f"the ray-caster cannot draw: {', '.join(missing)}", fix))
+    found.append(Finding("fine", f"explore it: plan2explore explore {MJCF}{path} --out runs/{path.stem}"))
+    return found
 
 
 def _python() -> list[Finding]:

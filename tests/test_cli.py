@@ -20,6 +20,7 @@ from plan2explore import doctor
 from plan2explore.agent.learner import NotFiniteError
 from plan2explore.cli import main
 from plan2explore.config import PRESETS, Schedule, WorldConfig
+from plan2explore.envs.render import gl
 from plan2explore.phases import load
 from plan2explore.phases.evaluate import Scores
 from plan2explore.phases.training import Stopped
@@ -167,6 +168,24 @@ def test_doctor_finds_this_machine_able(capsys, tmp_path):
         assert word in printed
     findings = json.loads((tmp_path / "found.json").read_text())
     assert all(finding["fix"] for finding in findings if finding["level"] != "fine")
+
+
+def test_doctor_says_what_is_in_a_model_file_and_cannot_be_drawn(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(gl, "available_backends", list)
+    status, printed, _ = run(capsys, "doctor", str(MODELS / "cart.xml"))
+    assert status == 0 and "2 actuators: left, right" in printed and "1 cameras: side" in printed
+    assert "an env step is 4 physics steps, 0.02 s" in printed and "the ray-caster draws all of it" in printed
+    path = tmp_path / "model.xml"
+    sky = "<asset><texture name='a' type='2d' builtin='flat' colorspace='sRGB' width='2' height='2'/>"
+    floor = "<geom type='plane' size='1 1 1' material='a'/><body><joint name='a'/><geom size='1'/></body>"
+    motor = "<actuator><motor name='push' joint='a'/></actuator>"
+    path.write_text(f"<mujoco>{sky}<material name='a' texture='a'/></asset><worldbody>{floor}</worldbody>{motor}</mujoco>")
+    status, printed, _ = run(capsys, "doctor", str(path))
+    assert status == 0 and "the ray-caster cannot draw: sRGB texture" in printed and "--obs proprio" in printed
+    assert "controls without a range go from -1 to 1: push" in printed
+    path.write_text("<mujoco/>")
+    status, printed, _ = run(capsys, "doctor", str(path))
+    assert status == 1 and "has no actuators" in printed
 
 
 def test_doctor_ends_with_1_only_for_what_stops_a_run(capsys, monkeypatch):
@@ -369,6 +388,7 @@ def test_a_stop_by_a_signal_has_its_status(monkeypatch, capsys):
     assert run(capsys, "explore", "walker")[0] == 143
 
 
+MODELS = Path(__file__).parents[1] / "examples" / "models"
 WORLDS = """
 import gymnasium, numpy as np
 class Dot(gymnasium.Env):

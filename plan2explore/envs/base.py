@@ -50,7 +50,6 @@ class Env(gymnasium.Env[Observation, Any]):
         self.name, self.size, self.action_repeat = name, size, action_repeat
         self.image_buffer: np.ndarray | None = None
         self._draws = obs != "proprio"
-        self._no_image = np.zeros((size, size, 3), np.uint8)
         self._next_seed: int | None = _checked(seed)
         self._physics_reward: PhysicsReward | None = None
         """The user's own, if it is one of `physics`."""
@@ -114,7 +113,7 @@ class Env(gymnasium.Env[Observation, Any]):
         if self._draws:
             image = self.render(self.image_buffer)
         else:
-            image = self._no_image if self.image_buffer is None else self.image_buffer
+            image = np.zeros((self.size, self.size, 3), np.uint8) if self.image_buffer is None else self.image_buffer
         return {"image": image, "proprio": self._proprio()}
 
     def render(self, out: np.ndarray | None = None) -> np.ndarray:

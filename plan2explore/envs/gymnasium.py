@@ -171,6 +171,8 @@ class GymnasiumEnv(Env):
         if self._simulation is None and (self._renderer_name != "auto" or self._camera is not None):
             what = f"its renderer can only be 'auto', got {self._renderer_name!r}" if self._camera is None else "no cameras"
             raise ValueError(f"{self.name} draws itself: {what}")
+        if self._simulation and self._camera is not None:
+            find_camera(self._simulation.model, self._camera)
         if task is not None:
             check_reward(self.name, task, self._simulation)
             if self._simulation and not task.of_transitions:

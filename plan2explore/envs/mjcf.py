@@ -6,10 +6,9 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from dm_control.suite import base
 
 from .registered import find_function
-from .suite import Physics
+from .suite import Physics, base
 from .world import POSES, World
 
 ENV_STEP = 0.02

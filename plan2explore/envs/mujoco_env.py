@@ -4,7 +4,6 @@ import functools
 from typing import Any
 
 import numpy as np
-from dm_control.rl.control import PhysicsError
 from gymnasium import spaces
 
 from . import suite
@@ -54,8 +53,6 @@ class MujocoEnv(Env):
         self._set_spaces(actions, actions, self._proprio().size)
 
     def _observer_of(self, other: str) -> Any:
-        if not is_suite(self.name):
-            return self._world.task
         domain, task = split_name(other)
         if domain != split_name(self.name)[0]:
             raise ValueError(f"{self.name} cannot observe as {other}: that is another body")
@@ -107,7 +104,7 @@ class MujocoEnv(Env):
         task.before_step(control, physics)
         try:
             physics.step(self._world.substeps)
-        except PhysicsError as error:
+        except suite.PhysicsError as error:
             raise EnvError(
                 f"The simulation of {self.name} became unstable at env step {self._env_steps}: {error}"
             ) from error

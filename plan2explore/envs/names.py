@@ -99,7 +99,7 @@ def full_name(name: str, arguments: Mapping[str, Any] | None = None) -> str:
     bare, known = split_world(name)
     if bare.startswith(MJCF):
         bare = MJCF + str(Path(bare.removeprefix(MJCF)).expanduser().absolute())
-    texts = {key: _text(value) for key, value in (known | dict(arguments or {})).items()}
+    texts = {key: _text(value) for key, value in sorted((known | dict(arguments or {})).items())}
     query = urllib.parse.urlencode(texts, quote_via=urllib.parse.quote, safe=READABLE)
     return f"{bare}?{query}" if query else bare
 
@@ -118,6 +118,14 @@ def _text(value: Any) -> str:
     if callable(value):
         return name_function(value)
     return value if isinstance(value, str) and _value(value) == value else repr(value)
+
+
+def without_start(world: str) -> str:
+    """The name without a model file's `reset` function: nothing that is done with stored states needs it."""
+    bare, arguments = split_world(world)
+    if not bare.startswith(MJCF) or "reset" not in arguments:
+        return world
+    return full_name(bare, {key: value for key, value in arguments.items() if key != "reset"})
 
 
 def check_module(world: str, source: str) -> None:

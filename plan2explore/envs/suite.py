@@ -23,10 +23,13 @@ else:
     del os.environ["MUJOCO_GL"]
 
 from dm_control.mujoco import Physics
+from dm_control.rl.control import PhysicsError
 from dm_control.suite import base, cheetah
 
 from . import cartpole, indexing, maze, tolerance
 from .world import World
+
+__all__ = ["Physics", "PhysicsError", "base"]  # for who must not import dm_control before this module
 
 cartpole.install()
 indexing.install()

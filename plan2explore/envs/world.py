@@ -8,6 +8,8 @@ from typing import Any
 import mujoco
 import numpy as np
 
+import mjraycast.scene
+
 from .state import Snapshot
 
 POSES = ("body_pos", "body_quat", "geom_pos", "geom_quat", "geom_size", "site_pos", "site_quat", "site_size")
@@ -69,15 +71,10 @@ def read_fields(model: mujoco.MjModel, fields: tuple[str, ...]) -> np.ndarray:
     return np.concatenate(parts, dtype=np.float64) if parts else np.zeros(0)
 
 
-def find_camera(model: mujoco.MjModel, camera: int | str) -> int:
-    """The number of a camera that is given by its name or number; -1 for `free`."""
+def find_camera(model: mujoco.MjModel, camera: int | str) -> mujoco.MjvCamera:
+    """A camera by its name or number, which may be written as text; `free` is MuJoCo's default view."""
     if camera == "free":
-        return -1
-    if isinstance(camera, str) and not camera.lstrip("-").isdigit():
-        number = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, camera)
-    else:
-        number = int(camera) if -1 <= int(camera) < model.ncam else -2
-    if number < -1 or (number == -1 and str(camera) != "-1"):
-        names = ", ".join(model.camera(index).name or str(index) for index in range(model.ncam))
-        raise ValueError(f"There is no camera {camera!r}: the model has {names or 'none of its own'}, and 'free'")
-    return number
+        camera = -1
+    elif isinstance(camera, str) and camera.lstrip("-").isdigit():
+        camera = int(camera)
+    return mjraycast.scene.find_camera(model, camera)

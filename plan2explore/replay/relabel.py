@@ -17,7 +17,7 @@ import numpy as np
 
 from ..envs.gymnasium import check_reward, make_inner, simulation_of
 from ..envs.load import load_world
-from ..envs.names import GYMNASIUM, check_module, is_suite, split_name
+from ..envs.names import GYMNASIUM, check_module, is_suite, split_name, without_start
 from ..envs.registered import receive, registered
 from ..envs.spaces import ActionVector, ObservationParts
 from ..envs.tasks import PhysicsReward, RewardError, Task, call_reward
@@ -42,11 +42,11 @@ def relabel(
     are never changed.
     """
     if isinstance(episodes, Episode):
-        check_module(episodes.world, "an episode")
+        check_module(without_start(episodes.world), "an episode")
         return label(episodes, task, "episode 0")
     episodes = list(episodes)
     for world in {episode.world for episode in episodes}:
-        check_module(world, "an episode")
+        check_module(without_start(world), "an episode")
     if workers is None:
         workers = min(len(os.sched_getaffinity(0)), 1 + sum(map(len, episodes)) // WORTH_A_PROCESS)
     work = Work(dict(enumerate(episodes)), task)
@@ -206,7 +206,7 @@ def _of_physics(world: World, task: Task, stretch: Stretch, start: int) -> np.nd
 
 def _world_of_task(world_name: str, task: Task) -> World:
     if task.reward is not None:
-        return load_world(world_name)
+        return load_world(without_start(world_name))
     domain = split_name(world_name)[0] if is_suite(world_name) else world_name
     task_domain = split_name(task.name)[0]
     if task_domain != domain:

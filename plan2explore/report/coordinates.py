@@ -8,7 +8,7 @@ import numpy as np
 from ..envs.base import EnvError
 from ..envs.gymnasium import make_inner, simulation_of
 from ..envs.load import load_world
-from ..envs.names import GYMNASIUM, check_module
+from ..envs.names import GYMNASIUM, check_module, without_start
 from ..envs.state import Snapshot
 from ..envs.world import World
 from ..phases.world import domain_of
@@ -75,7 +75,7 @@ def coordinates_of(world: str, episode: Episode) -> Coordinates:
     """
     size = episode.state.shape[-1]
     if not world.startswith(GYMNASIUM):
-        loaded = load_world(world)
+        loaded = load_world(without_start(world))
         seconds = loaded.substeps * float(loaded.physics.timestep())
         return _of_joints(loaded.model, loaded.snapshot, 0, seconds)
     simulation = _simulation(world)
@@ -100,7 +100,7 @@ def proprio_names(world: str, episode: Episode) -> list[str]:
     count = episode.proprio.shape[1]
     if world.startswith(GYMNASIUM):
         return [f"observation {index}" for index in range(count)]
-    loaded = load_world(world)
+    loaded = load_world(without_start(world))
     loaded.reset()
     parts = loaded.task.get_observation(loaded.physics)
     sizes = {name: np.size(part) for name, part in parts.items()}

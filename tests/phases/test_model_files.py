@@ -1,0 +1,39 @@
+"""A model file on the whole way: explored, adapted, evaluated and reported, from the command line alone."""
+
+from pathlib import Path
+
+import pytest
+from nano import _flags
+from sizes import NANO
+
+from plan2explore import cli, load
+from plan2explore.config import paper
+
+MODELS = Path(__file__).parents[2] / "examples" / "models"
+
+
+def command(*words: object) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main([str(word) for word in words])
+    assert end.value.code == 0
+
+
+def test_a_model_file_is_explored_adapted_evaluated_and_reported(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(MODELS.parent)  # the name of the world is the same in every folder
+    out, agent = tmp_path / "arm", [f"--agent.{flag}" for flag in _flags(NANO, paper)]
+    world = ["mjcf:models/arm.xml", "--env-arg", "episode=1000", "--env-arg", "reset=robots:scatter"]
+    view = ["--obs", "proprio", "--size", "8", "--action-repeat", "100"]
+    schedule = ["--seed-episodes", "1", "--updates-per-episode", "20", "--block", "10", "--environments", "1"]
+    monkeypatch.syspath_prepend(str(MODELS))
+    command("explore", *world, *view, *schedule, *agent, "--steps", "2000", "--out", out, "--import", "robots")
+    monkeypatch.chdir(tmp_path)
+    run = load(out)
+    assert len(list(run.episodes())) == 2
+    assert len({tuple(episode.state[0, 0, 5:7]) for episode in run.episodes()}) == 2  # the block lay elsewhere
+    reward = ["--reward", f"{MODELS / 'robots.py'}:touch"]
+    command("adapt", out, *reward, "--updates", "20", "--block", "10", "--evaluate-episodes", "1")
+    command("evaluate", out / "adapt" / "touch", *reward, "--episodes", "1")
+    command("report", out)
+    assert "touch: " in capsys.readouterr().out
+    page = (out / "report.html").read_text()
+    assert "shoulder" in page and "touch" in page
