@@ -98,8 +98,8 @@ def _model(path: Path) -> list[Finding]:
     if not missing:
         found.append(Finding("fine", "the ray-caster draws all of it"))
     else:
-        fix = "OpenGL draws it, more slowly; or --obs proprio" if gl.available_backends() else f"--obs proprio; {gl.HOW_TO_GET_GL}"
-        found.append(Finding("note", f"the ray-caster cannot draw: {', '.join(missing)}", fix))
+        fix = "OpenGL draws it, more slowly" if gl.available_backends() else gl.HOW_TO_GET_GL
+        found.append(Finding("note", f"the ray-caster cannot draw: {', '.join(missing)}", f"{fix}; or --obs proprio"))
     found.append(Finding("fine", f"explore it: plan2explore explore {MJCF}{path} --out runs/{path.stem}"))
     return found
 
