@@ -30,6 +30,7 @@ def programs() -> dict[str, str]:
 @pytest.mark.parametrize("page", programs())
 def test_the_blocks_of_a_page_run(page, tmp_path):
     (tmp_path / "blocks.py").write_text(programs()[page])
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     result = subprocess.run(
         [sys.executable, "blocks.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
     )

@@ -19,8 +19,7 @@ class CrafterEnv(gymnasium.Env[Any, Any]):
 
         self.render_mode = render_mode
         self._length = length
-        self._make = lambda seed: crafter.Env(length=None, seed=seed)
-        self._env: Any = self._make(0)
+        self._env: Any = crafter.Env(length=None, seed=0)
         self.achievements: list[str] = sorted(crafter.constants.achievements)
         self.items: list[str] = sorted(crafter.constants.items)
         self.action_space = spaces.Discrete(self._env.action_space.n)
@@ -43,16 +42,16 @@ class CrafterEnv(gymnasium.Env[Any, Any]):
 
     def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
         """Ends when the player dies; is cut off after `length` steps."""
-        image, reward, dead, info = self._env.step(int(action))
+        image, reward, dead, _ = self._env.step(int(action))
         self._steps += 1
-        return self._observe(image), float(reward), bool(dead), self._steps >= self._length, info
+        return self._observe(image), float(reward), bool(dead), self._steps >= self._length, {}
 
     def _observe(self, image: np.ndarray) -> dict[str, np.ndarray]:
-        player = self._env._player
+        self._image, player = image, self._env._player
         inventory = np.array([player.inventory[name] for name in self.items], np.float32)
         achievements = np.array([player.achievements[name] for name in self.achievements], np.float32)
         return {"image": image, "inventory": inventory, "achievements": achievements}
 
     def render(self) -> np.ndarray:
-        """The image that is observed."""
-        return self._env.render()
+        """The image that is observed. To draw it again would change the noise of the nights to come."""
+        return self._image

@@ -14,7 +14,7 @@ import numpy as np
 
 from .base import Env, own_error
 from .names import GYMNASIUM, split_world
-from .registered import register_received
+from .registered import received_spec
 from .render import Renderer, make_renderer
 from .spaces import ActionVector, ObservationParts, resize
 from .state import Snapshot
@@ -44,11 +44,10 @@ gymnasium.register(CRAFTER, entry_point="plan2explore.envs.crafter:CrafterEnv", 
 def make_inner(name: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
     """The environment behind `gymnasium:ID?key=value`."""
     identity, arguments = split_world(name.removeprefix(GYMNASIUM))
-    register_received(identity)
     if render_mode is not None:
         arguments |= {"render_mode": render_mode}
     try:
-        return gymnasium.make(identity, **arguments)
+        return gymnasium.make(received_spec(identity) or identity, **arguments)
     except ModuleNotFoundError as error:
         raise ValueError(_missing_module(identity, error)) from error
     except gymnasium.error.UnregisteredEnv as error:

@@ -39,10 +39,11 @@ def receive(pickled: dict[str, bytes]) -> None:
     _received.update(pickled)
 
 
-def register_received(identity: str) -> None:
-    """Registers an environment with Gymnasium that another process has registered."""
-    if identity not in gymnasium.registry and identity in _received:
-        gymnasium.registry[identity] = pickle.loads(_received[identity])
+def received_spec(identity: str) -> gymnasium.envs.registration.EnvSpec | None:
+    """An environment that another process has registered with Gymnasium, and this one has not."""
+    if identity in gymnasium.registry or identity not in _received:
+        return None
+    return pickle.loads(_received[identity])
 
 
 def name_function(function: Callable[..., Any]) -> str:
