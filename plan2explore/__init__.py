@@ -7,6 +7,7 @@ __version__ = "0.1.0"
 
 # Loaded when asked for: `import plan2explore` and `--help` stay quick without the simulator.
 HOMES = {
+    "Dataset": "replay.dataset",
     "Episode": "replay",
     "Model": "phases.model",
     "Policy": "phases.policy",
@@ -17,6 +18,8 @@ HOMES = {
     "VectorEnv": "envs",
     "adapt": "phases.adapt",
     "explore": "phases.explore",
+    "export": "phases.learn",
+    "learn": "phases.learn",
     "list_tasks": "envs",
     "load": "phases.load",
     "make": "envs",

@@ -177,6 +177,71 @@ def explore(arguments: list[str]) -> int:
 
 
 @dataclass(frozen=True)
+class LearnCommand:
+    """Learns world model, ensemble and tasks from episodes that are there already, without a simulator.
+
+    The same command resumes; with more --updates it goes on.
+    """
+
+    dataset: tyro.conf.Positional[str]
+    """minari:ID, a file FILE.npz, or the folder of a run."""
+    updates: int = 20_000
+    """Updates in all."""
+    out: Path | None = None
+    """The run's folder; none: runs/NAME. The episodes are copied there."""
+    preset: Literal["paper", "small", "tiny", "modern", "modern-tiny"] = "paper"
+    """The agent's sizes and pieces."""
+    probe: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """A task that is learned beside the model: file.py:function. May be repeated."""
+    obs: Literal["pixels", "proprio", "both"] | None = None
+    """What the agent observes: images, vectors, or both; none: all that there is."""
+    size: int = 64
+    """Side of the images in pixels, to which they are resized."""
+    seed: int = 0
+    """Random seed."""
+    wandb: bool = False
+    """Also log to Weights & Biases."""
+    agent: AgentConfig = field(default_factory=AgentConfig)
+
+
+def learn(arguments: list[str]) -> int:
+    """Learns from a data set, or from a run's episodes, without a simulator."""
+    arguments = rename_flags(arguments)
+    default = LearnCommand(dataset=tyro.MISSING, agent=preset_of(arguments))
+    command = tyro.cli(LearnCommand, prog="plan2explore learn", args=arguments, default=default)
+    from .phases.learn import learn as work
+    from .phases.world import parse_task
+
+    config = ExploreConfig(agent=command.agent, seed=command.seed)
+    work(
+        command.dataset, command.updates, command.out, probes=[parse_task(text) for text in command.probe],
+        obs=command.obs, size=command.size, config=config, wandb=command.wandb,
+    )  # fmt: skip
+    return 0
+
+
+@dataclass(frozen=True)
+class ExportCommand:
+    """Writes a run's episodes for other programs: one NumPy archive, or a Minari data set."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder of an exploration."""
+    format: Literal["npz", "minari"] = "npz"
+    """npz, or minari (needs the extra `data`)."""
+    out: str | None = None
+    """The file, or Minari's id; none: NAME.npz, plan2explore/NAME-v0."""
+
+
+def export(arguments: list[str]) -> int:
+    """Writes a run's episodes for other programs: a NumPy archive or a Minari data set."""
+    command = tyro.cli(ExportCommand, prog="plan2explore export", args=arguments)
+    from .phases.learn import export as work
+
+    print(work(command.run, command.format, command.out))
+    return 0
+
+
+@dataclass(frozen=True)
 class AdaptCommand:
     """Solves a task with what a run has learned (the paper's Algorithm 2): zero-shot, or few-shot with --shots.
 
@@ -339,7 +404,9 @@ def _listed(verb: Callable[[list[str]], int]) -> Callable[[], int]:
 
 PARSED_HERE: dict[str, Callable[[list[str]], int]] = {
     "explore": explore,
+    "learn": learn,
     "adapt": adapt,
+    "export": export,
     "evaluate": evaluate,
     "demo": demo,
     "report": report,

@@ -8,6 +8,8 @@ import nbclient
 import nbformat
 import pytest
 
+import plan2explore as p2e
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 pytestmark = pytest.mark.slow
 
@@ -25,6 +27,15 @@ def test_the_planner(tmp_path):
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stderr
     assert "pendulum_swingup, 1 episodes: planned" in result.stdout
+
+
+def test_pytorch_learns_from_a_run(tmp_path):
+    pytest.importorskip("torch")
+    sizes = {"obs": "proprio", "size": 16, "updates_per_episode": 1, "action_repeat": 50, "environments": 1}
+    p2e.explore("pendulum", 6000, tmp_path / "run", preset="tiny", **sizes)
+    command = [sys.executable, str(EXAMPLES / "dataloader.py"), str(tmp_path / "run"), "--steps", "20"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert result.returncode == 0 and "squared error of the next step after" in result.stdout, result.stderr
 
 
 def test_the_notebook(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-GO_ON = {"docs/own_reward.md": "docs/quickstart.md", "docs/model.md": "docs/quickstart.md"}
+GO_ON = dict.fromkeys(("docs/own_reward.md", "docs/model.md", "docs/data.md"), "docs/quickstart.md")
 """Pages that go on where another page stopped: they run after it, with its names and its folder."""
 
 

@@ -66,7 +66,7 @@ def make(
     """
     from .gymnasium import GymnasiumEnv
     from .mujoco_env import MujocoEnv
-    from .names import GYMNASIUM, full_name
+    from .names import DATASET, GYMNASIUM, full_name
     from .render import RENDERERS
 
     _check("size", size, *SIZES)
@@ -81,6 +81,8 @@ def make(
         raise TypeError(f"make takes no argument {next(iter(model))!r} without mjcf=")
     name = full_name(f"mjcf:{mjcf}" if name is None else str(name), {**(env_args or {}), **model})
     seen = None if camera is None else str(camera)
+    if name.startswith(DATASET):
+        raise ValueError(f"{name} is a data set: there is no simulator to make")
     if name.startswith(GYMNASIUM):
         return GymnasiumEnv(name, renderer, size, action_repeat, seed, task, obs, seen)
     return MujocoEnv(name, renderer, size, action_repeat, seed, task, obs, observe_as, seen)

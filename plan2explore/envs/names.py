@@ -14,6 +14,7 @@ from .suite import ALIASES, tasks_of_domains
 
 GYMNASIUM = "gymnasium:"
 MJCF = "mjcf:"
+DATASET = "dataset:"
 READABLE = "[](){},:/'\" "  # what an argument's value is written with in a name, beside letters and digits
 WORDS = {"true": True, "false": False, "none": None, "null": None}
 
@@ -59,7 +60,7 @@ def split_name(name: str) -> tuple[str, str | None]:
 
 def is_suite(name: str) -> bool:
     """Whether a name is one of the suite, the mazes included."""
-    return not name.startswith((GYMNASIUM, MJCF))
+    return not name.startswith((GYMNASIUM, MJCF, DATASET))
 
 
 def split_world(name: str) -> tuple[str, dict[str, Any]]:

@@ -28,6 +28,7 @@ class ActionVector:
         flat: Any = spaces.flatten_space(self._space)
         self._low, self._high = np.asarray(flat.low, np.float64), np.asarray(flat.high, np.float64)
         self.size = self._low.size
+        self._is_unit = bool(np.all(self._low == -1) and np.all(self._high == 1))
         self.space = spaces.Box(0.0 if self.discrete else -1.0, 1.0, (self.size,), np.float32)
 
     def to_native(self, vector: np.ndarray) -> Any:
@@ -42,7 +43,9 @@ class ActionVector:
     def to_vector(self, action: Any) -> np.ndarray:
         """The agent's vector for an action of the environment."""
         flat = self.flatten(action)
-        return (flat if self.discrete else 2 * (flat - self._low) / (self._high - self._low) - 1).astype(np.float32)
+        if not self.discrete and not self._is_unit:
+            flat = 2 * (flat - self._low) / (self._high - self._low) - 1
+        return flat.astype(np.float32)
 
     def flatten(self, action: Any) -> np.ndarray:
         """The environment's action as numbers in its own units, for a snapshot."""
@@ -181,3 +184,63 @@ def resize(image: np.ndarray, size: int) -> np.ndarray:
         image = image[..., 0]
     picture = Image.fromarray(np.ascontiguousarray(image, np.uint8)).convert("RGB")
     return np.array(picture.resize((size, size), Image.Resampling.BOX))
+
+
+# --- Spaces in files ---
+
+
+def discrete_space(choices: tuple[int, ...]) -> spaces.Space[Any]:
+    """The space of one choice, or of several."""
+    return spaces.Discrete(choices[0]) if len(choices) == 1 else spaces.MultiDiscrete(list(choices))
+
+
+def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
+    """A space as JSON can hold it: bounds are texts, since they may be infinite, and one where all are the same."""
+    if isinstance(space, spaces.Box):
+        low, high = (sorted(set(ends)) if len(set(ends)) == 1 else ends for ends in map(_texts, (space.low, space.high)))
+        return {"kind": "Box", "low": low, "high": high, "shape": list(space.shape), "dtype": str(space.dtype)}
+    if isinstance(space, spaces.Discrete):
+        return {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
+    if isinstance(space, spaces.MultiDiscrete):
+        return {"kind": "MultiDiscrete", "nvec": space.nvec.tolist()}
+    if isinstance(space, spaces.MultiBinary):
+        return {"kind": "MultiBinary", "shape": list(space.shape)}
+    if isinstance(space, spaces.Dict):
+        return {"kind": "Dict", "parts": {key: space_to_json(part) for key, part in space.spaces.items()}}
+    if isinstance(space, spaces.Tuple):
+        return {"kind": "Tuple", "parts": [space_to_json(part) for part in space.spaces]}
+    known = "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
+    raise ValueError(f"{space} cannot be kept with a data set: it can have {known}")
+
+
+def _texts(numbers: np.ndarray) -> list[str]:
+    return [repr(float(each)) for each in numbers.flat]
+
+
+def space_from_json(content: Any) -> spaces.Space[Any]:
+    """The inverse of `space_to_json`; anything else is a `ValueError`."""
+    try:
+        return _from_json(content)
+    except (KeyError, TypeError, ValueError, AttributeError, AssertionError, OverflowError) as error:
+        raise ValueError(f"{str(content)[:100]!r} does not describe a space: {error!r}") from None
+
+
+def _from_json(content: Any) -> spaces.Space[Any]:
+    kind = content["kind"]
+    if kind == "Box":
+        shape, dtype = tuple(map(int, content["shape"])), np.dtype(content["dtype"])
+        ends = (np.array(content[end], np.float64) for end in ("low", "high"))
+        low, high = (np.broadcast_to(end, math.prod(shape)).reshape(shape).astype(dtype) for end in ends)
+        return spaces.Box(low, high, shape, dtype.type)
+    if kind == "Discrete":
+        return spaces.Discrete(int(content["n"]), start=int(content["start"]))
+    if kind == "MultiDiscrete":
+        return spaces.MultiDiscrete(np.array(content["nvec"], np.int64))
+    if kind == "MultiBinary":
+        bits = list(map(int, content["shape"]))
+        return spaces.MultiBinary(bits if len(bits) > 1 else bits[0])
+    if kind == "Dict":
+        return spaces.Dict({str(key): _from_json(part) for key, part in content["parts"].items()})
+    if kind == "Tuple":
+        return spaces.Tuple([_from_json(part) for part in content["parts"]])
+    raise ValueError(f"there is no kind {kind!r}")

@@ -21,12 +21,12 @@ from ..agent.learner import Learner, LearnerState
 from ..agent.optimizer import TrainState, init_train_state
 from ..config import AdaptConfig, ExploreConfig, Schedule, check_numbers, differences, read_config
 from ..envs import Task
+from ..envs.names import DATASET
 from ..replay import relabel
-from ..replay.buffer import Replay, plan_replay
+from ..replay.buffer import Replay, plan_replay, replay_rows
 from ..replay.files import EpisodeFolder
 from ..runs.checkpoint import Checkpoints, unpack_params
 from ..runs.folder import RunError, RunFolder, begin_run
-from .collect import replay_rows
 from .device import prepare_device
 from .explore import capacity, changed_rewards, open_training, own_tasks, read_stored, stored, stored_config
 from .model import KINDS, Model, read_params
@@ -34,7 +34,7 @@ from .policy import Policy
 from .progress import Progress, counted
 from .run import Run
 from .training import Job, disk_explained
-from .world import WorldInfo, agent_spaces, check_origin, check_room, check_tasks, inspect_world
+from .world import WorldInfo, agent_spaces, check_origin, check_room, check_simulator, check_tasks, world_info
 
 log = logging.getLogger("plan2explore.phases")
 
@@ -73,6 +73,10 @@ def adapt(
     shared_out(config.shots, config.schedule)
     explored = stored_config(run.folder)
     check_tasks(explored.world.world, [task])
+    if explored.world.world.startswith(DATASET):
+        if config.shots:
+            check_simulator(explored.world.world)
+        config = replace(config, schedule=replace(config.schedule, evaluate_episodes=0))
     snapshots = Checkpoints(run.folder.snapshots, keep=None)
     if not snapshots.steps():
         raise RunError(f"{run.path} has no snapshot yet: let it explore further, or stop it with Ctrl-C, which keeps one.")
@@ -90,7 +94,7 @@ class Adaptation:
 
     def __init__(self, run: Run, task: Task, explored: ExploreConfig, config: AdaptConfig, steps: int) -> None:
         self.run, self.task, self.explored, self.config, self.steps = run, task, explored, config, steps
-        self.info: WorldInfo = inspect_world(explored.world)
+        self.info: WorldInfo = world_info(run.folder, explored.world)
         check_room(explored.world, config.schedule.evaluate_episodes, "--evaluate-episodes")
         check_room(explored.world, shared_out(config.shots, config.schedule), "--environments")
 
@@ -136,6 +140,7 @@ class Adaptation:
             "task": self.task.name,
             "own_rewards": [self.task.name] if self.task.reward is not None else [],
             "reward_digests": {self.task.name: self.task.digest},
+            **({"data": self.run.folder.settings["data"]} if self.run.folder.settings.get("data") else {}),
         }
         if RunFolder.is_run(path):
             _refuse_other(path, settings, self.task, every_detail=shots == self.config.shots)
@@ -254,7 +259,7 @@ def load_policy(folder: RunFolder, task: Task | None = None) -> Policy:
     snapshots = Checkpoints(folder.snapshots, keep=None)
     if not snapshots.steps():
         raise RunError(f"{folder.path} is not finished: give the adapt command again, and it goes on.")
-    learner = Learner(task_agent(explored, learn), agent_spaces(explored.world, inspect_world(explored.world), 1))
+    learner = Learner(task_agent(explored, learn), agent_spaces(explored.world, world_info(folder, explored.world), 1))
     return _policy(learner, snapshots, snapshots.steps()[-1], explored, task, 0, folder.path)
 
 
@@ -292,7 +297,7 @@ def _explorer(run: Run, explored: ExploreConfig, at: int | None) -> tuple[Learne
     if not snapshots.steps():
         raise RunError(f"{run.path} has no snapshot yet.")
     steps = snapshots.steps()[-1] if at is None else snapshots.nearest(at)
-    spaces = agent_spaces(explored.world, inspect_world(explored.world), len(explored.probes))
+    spaces = agent_spaces(explored.world, world_info(run.folder, explored.world), len(explored.probes))
     return Learner(explored.agent, spaces), snapshots, steps
 
 

@@ -14,7 +14,7 @@ from ..envs import Task, VectorEnv
 from ..envs.vector import Batch
 from ..envs.worker import episode_seed
 from ..replay import Episode
-from ..replay.buffer import Replay
+from ..replay.buffer import Replay, replay_rows
 from ..replay.files import EpisodeFolder
 from ..replay.relabel import label_rows
 from .world import WorldInfo
@@ -60,25 +60,10 @@ def label_steps(
     before = last[~np.isnan(last).all(-1)][-1]
     for column, task in enumerate(tasks):
         rewards[first - start :, column] = label_rows(
-            episode.world, task, episode.state[first:], episode.drawn, before=before, first_step=first + left_out
-        )
+            episode.world, task, episode.state[first:], episode.drawn,
+            before=before, first_step=first + left_out, spaces=episode.meta.get("spaces"),
+        )  # fmt: skip
     return rewards
-
-
-def replay_rows(
-    episode: Episode, spaces: Spaces, rewards: Float[np.ndarray, "steps tasks"], start: int = 0
-) -> dict[str, np.ndarray]:
-    """An episode's steps from `start` on, in the form that replay takes."""
-    is_first, is_terminal = np.zeros((2, len(episode)), bool)
-    is_first[0], is_terminal[-1] = True, episode.meta.get("terminated", False)  # older files do not say
-    rows = {"action": episode.action[start:], "is_first": is_first[start:], "is_terminal": is_terminal[start:]}
-    if spaces.image is not None:
-        rows["image"] = episode.image[start:]
-    if spaces.proprio is not None:
-        rows["proprio"] = episode.proprio[start:]
-    if spaces.tasks:
-        rows["reward"] = rewards.astype(np.float32)
-    return rows
 
 
 @dataclass

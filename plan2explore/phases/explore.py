@@ -105,11 +105,11 @@ def explore(
         folder = RunFolder.open(world)
         if folder.kind != "explore":
             raise RunError(f"{folder.path} is an adaptation: give the folder of an exploration.")
-        return _resume(folder, stored_config(folder), steps, [_task(probe) for probe in probes], wandb)
+        return _resume(folder, stored_config(folder), steps, [as_task(probe) for probe in probes], wandb)
     _refuse_missing(world)
     config = config or configure(str(world), preset, method, seed, **options)
     config = replace(config, world=named_world(config.world))
-    tasks = [_task(probe) for probe in probes or config.probes] or _own_task(config)
+    tasks = [as_task(probe) for probe in probes or config.probes] or _own_task(config)
     config = replace(config, probes=tuple(task.name for task in tasks))
     goal = whole_steps(1e6 if steps is None else steps)
     path = Path(out) if out is not None else Path("runs") / folder_name(config.world.world)
@@ -145,7 +145,8 @@ def _refuse_missing(world: str | Path) -> None:
         ) from None
 
 
-def _task(probe: str | Task) -> Task:
+def as_task(probe: str | Task) -> Task:
+    """A task, or the suite's of this name."""
     return Task.named(probe) if isinstance(probe, str) else probe
 
 
@@ -238,12 +239,11 @@ def stored(folder: RunFolder, name: str, kind: type[Value]) -> Value:
 def _resume(
     folder: RunFolder, config: ExploreConfig, steps: float | None, tasks: Sequence[Task], wandb: bool
 ) -> Run:
+    if "learned_from" in folder.settings:
+        source = str(folder.settings["learned_from"])
+        raise RunError(f"{folder.path} was learned from {source:.100} and does not explore: plan2explore learn resumes it.")
     tasks = own_tasks(folder, config.probes, tasks)
-    for name in changed_rewards(folder, tasks):
-        raise RunError(
-            f"{folder.path} has learned from another version of the reward {name!r}: give that again, or begin a new run "
-            "(--out). Any reward can also be given afterwards: plan2explore adapt."
-        )
+    refuse_changed(folder, tasks)
     former = stored(folder, "goal", int)
     goal = former if steps is None else whole_steps(steps)
     if goal < former:
@@ -278,6 +278,15 @@ def changed_rewards(folder: RunFolder, tasks: Sequence[Task]) -> list[str]:
         return []
     pairs = [(task.name, str(known[task.name]), str(task.digest)) for task in tasks if known.get(task.name)]
     return [name for name, before, now in pairs if before not in (now, now.partition("-")[0])]
+
+
+def refuse_changed(folder: RunFolder, tasks: Sequence[Task]) -> None:
+    """A run's probes learn from one reward each to the end."""
+    for name in changed_rewards(folder, tasks):
+        raise RunError(
+            f"{folder.path} has learned from another version of the reward {name!r}: give that again, or begin a new run "
+            "(--out). Any reward can also be given afterwards: plan2explore adapt."
+        )
 
 
 def _work(
@@ -325,7 +334,7 @@ def open_training(
         thread = ThreadPoolExecutor(1, "agent")
         state, meta = start if start is not None else thread.submit(learner.init, key), None
         thread.shutdown(wait=False)
-        if there := len(EpisodeFolder(job.folder.episodes, read_only=True).numbers()):
+        if job.goal and (there := len(EpisodeFolder(job.folder.episodes, read_only=True).numbers())):
             progress.say(f"There is no checkpoint: learning starts anew, with the {there:,} episodes that are there.")
     else:
         arrays, meta = found

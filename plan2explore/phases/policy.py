@@ -10,7 +10,8 @@ from ..agent.acting import Carried, Mode
 from ..agent.learner import Learner, LearnerState
 from ..config import WorldConfig, check_seed
 from ..envs import Task
-from ..envs.spaces import ActionVector
+from ..envs.names import DATASET
+from ..envs.spaces import ActionVector, discrete_space
 from ..runs.checkpoint import Checkpoints
 from ..runs.files import check_writable
 from ..runs.folder import RunFolder
@@ -18,7 +19,7 @@ from .collect import as_batch
 from .evaluate import Scores, evaluate_tasks, finish, step_key
 from .model import KINDS, Model, read_params
 from .training import EVALUATION_SEED
-from .world import check_room, inspect_world, make_for_tasks, make_world
+from .world import check_room, check_simulator, inspect_world, make_for_tasks, make_world
 
 
 class Policy:
@@ -75,17 +76,23 @@ class Policy:
         if not self.learner.agent.spaces.discrete:
             return actions
         if self._discrete is None:
-            env: Any = make_world(self.world)
-            self._discrete = ActionVector(env.action_space, self.world.world)
-            env.close()
+            self._discrete = ActionVector(self._action_space(), self.world.world)
         chosen = [self._discrete.to_native(action) for action in actions]
         return np.stack(chosen) if isinstance(chosen[0], np.ndarray | np.generic) else chosen
+
+    def _action_space(self) -> Any:
+        if self.world.world.startswith(DATASET):
+            return discrete_space(self.learner.agent.spaces.discrete)
+        env = make_world(self.world)
+        env.close()
+        return env.action_space
 
     def evaluate(self, episodes: int = 10, seed: int = 0, video: str | Path | None = None, mode: Mode = "mode") -> Scores:
         """Plays whole episodes of the task. `video` films the first one."""
         if episodes < 1:
             raise ValueError(f"An evaluation needs at least 1 episode; got {episodes}.")
         check_seed(seed)
+        check_simulator(self.world.world)
         check_room(self.world, episodes, "--episodes")
         if video is not None:
             check_writable(Path(video))

@@ -1,6 +1,6 @@
 """An exploration on disk, as Python sees it: adapt it, look at its scores and episodes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from ..runs.files import read_lines
 from ..runs.folder import RunError, RunFolder
 
 if TYPE_CHECKING:
+    from ..replay.dataset import Dataset
     from .model import Model
     from .policy import Policy
 
@@ -56,6 +57,22 @@ class Run:
         """All episodes that were collected, in order."""
         for _, episode in EpisodeFolder(self.folder.episodes, read_only=True).load_all(pictures=pictures):
             yield episode
+
+    def dataset(self, length: int = 50, tasks: Sequence[Task] = ()) -> "Dataset":
+        """All steps as windows of NumPy arrays, with the rewards of tasks: see `plan2explore.Dataset`."""
+        from ..replay.dataset import Dataset
+        from .explore import stored_config
+        from .world import agent_spaces, world_info
+
+        config = stored_config(self.folder).world
+        spaces = agent_spaces(config, world_info(self.folder, config), 0)
+        return Dataset(self.episodes(pictures=spaces.image is not None), spaces, length, tasks)
+
+    def export(self, format: str = "npz", out: str | Path | None = None) -> str:
+        """Writes the episodes for other programs: see `plan2explore.export`."""
+        from .learn import export
+
+        return export(self, format, out)
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl."""

@@ -31,13 +31,13 @@ from ..agent.learner import Learner, LearnerState, check_finite
 from ..config import Schedule, WorldConfig
 from ..envs import Task, VectorEnv
 from ..replay import Episode
-from ..replay.buffer import Replay
+from ..replay.buffer import Replay, replay_rows
 from ..replay.files import EpisodeFolder
 from ..runs.checkpoint import Checkpoints, pack, pack_params
 from ..runs.files import append_line
 from ..runs.folder import RunError, RunFolder
 from ..runs.metrics import Metrics
-from .collect import Collector, label_steps, replay_rows
+from .collect import Collector, label_steps
 from .evaluate import Scores, acting_copy, evaluate_tasks
 from .progress import Progress
 from .watch import Look, look_inside, rehearse_look, show_episode, show_look

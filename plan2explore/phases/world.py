@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..config import Spaces, WorldConfig
+from ..config import Spaces, WorldConfig, read_config
 from ..envs import Task, VectorEnv, make
-from ..envs.names import GYMNASIUM, full_name, is_suite, read_arguments, split_name
+from ..envs.names import DATASET, GYMNASIUM, full_name, is_suite, read_arguments, split_name
 from ..replay import Episode
 from ..replay.buffer import TooLittleMemoryError, gigabytes, host_room
-from ..runs.folder import RunError
+from ..runs.folder import RunError, RunFolder
 
 log = logging.getLogger("plan2explore.phases")
 
@@ -59,6 +59,18 @@ def inspect_world(config: WorldConfig) -> WorldInfo:
         )
     finally:
         env.close()
+
+
+def world_info(folder: RunFolder, config: WorldConfig) -> WorldInfo:
+    """What a run needs to know of its world; of a data set it is in the run's settings."""
+    data = folder.settings.get("data")
+    return inspect_world(config) if data is None else read_config(WorldInfo, data)
+
+
+def check_simulator(world: str) -> None:
+    """A data set cannot be played in."""
+    if world.startswith(DATASET):
+        raise RunError(f"{world} is a data set: there is no simulator to play in. Give policy.act an environment of yours.")
 
 
 def make_world(config: WorldConfig) -> Any:

@@ -15,9 +15,10 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ..config import Spaces
+from .episode import Episode
 
 Place = Literal["device", "host"]
 Rows = Mapping[str, np.ndarray]
@@ -48,6 +49,22 @@ def columns_of(spaces: Spaces) -> dict[str, Column]:
     if spaces.tasks:
         columns["reward"] = Column((spaces.tasks,), np.dtype(np.float32))
     return columns
+
+
+def replay_rows(
+    episode: Episode, spaces: Spaces, rewards: Float[np.ndarray, "steps tasks"], start: int = 0
+) -> dict[str, np.ndarray]:
+    """An episode's steps from `start` on, in the form that replay takes."""
+    is_first, is_terminal = np.zeros((2, len(episode)), bool)
+    is_first[0], is_terminal[-1] = True, episode.meta.get("terminated", False)  # older files do not say
+    rows = {"action": episode.action[start:], "is_first": is_first[start:], "is_terminal": is_terminal[start:]}
+    if spaces.image is not None:
+        rows["image"] = episode.image[start:]
+    if spaces.proprio is not None:
+        rows["proprio"] = episode.proprio[start:]
+    if spaces.tasks:
+        rows["reward"] = rewards.astype(np.float32)
+    return rows
 
 
 class Replay:

@@ -10,16 +10,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import cloudpickle
 import numpy as np
 
 from ..envs.gymnasium import check_reward, make_inner, simulation_of
 from ..envs.load import load_world
-from ..envs.names import GYMNASIUM, check_module, is_suite, split_name, without_start
+from ..envs.names import DATASET, GYMNASIUM, check_module, is_suite, split_name, without_start
 from ..envs.registered import receive, registered
-from ..envs.spaces import ActionVector, ObservationParts
+from ..envs.spaces import ActionVector, ObservationParts, space_from_json
 from ..envs.tasks import PhysicsReward, RewardError, Task, call_reward
 from ..envs.world import World
 from .episode import Episode
@@ -105,8 +105,9 @@ def label(episode: Episode, task: Task, where: str) -> np.ndarray:
     """The rewards of one episode, computed here; `where` names it in errors."""
     rewards = np.zeros(len(episode))  # nothing was done yet at the first observation
     rewards[1:] = label_rows(
-        episode.world, task, episode.state[1:], episode.drawn, before=episode.state[0, 0], where=where
-    )
+        episode.world, task, episode.state[1:], episode.drawn,
+        before=episode.state[0, 0], where=where, spaces=episode.meta.get("spaces"),
+    )  # fmt: skip
     return rewards
 
 
@@ -119,6 +120,7 @@ def label_rows(
     before: np.ndarray | None = None,
     first_step: int = 1,
     where: str = "running episode",
+    spaces: Any = None,
 ) -> np.ndarray:
     """The rewards, float64 (n,), of n steps of an episode, none of them its first observation.
 
@@ -130,9 +132,10 @@ def label_rows(
         before: float64 (state,), the last state before these steps; only `gymnasium:` worlds need it.
         first_step: number of the first of these steps in its episode, for errors.
         where: what errors call the episode.
+        spaces: of a data set's observations and actions, as its episodes describe them.
     """
     try:
-        return _labeller(world, task)(Stretch(state, drawn, before, first_step, where))
+        return _labeller(world, task, spaces)(Stretch(state, drawn, before, first_step, where))
     except RewardError:
         _labellers[:] = [each for each in _labellers if each[1] != task]  # the reward may have written to its world
         raise
@@ -158,17 +161,19 @@ class Stretch(NamedTuple):
 
 
 Labeller = Callable[[Stretch], np.ndarray]
-_labellers: list[tuple[str, Task, Labeller]] = []  # a list, since a user's reward need not be hashable
+_labellers: list[tuple[tuple[str, Any], Task, Labeller]] = []  # a list, since a user's reward need not be hashable
 
 
-def _labeller(world: str, task: Task) -> Labeller:
+def _labeller(world: str, task: Task, spaces: Any) -> Labeller:
     """Building a world takes a tenth of a second: the last few are kept."""
-    for known_world, known_task, labeller in _labellers:
-        if known_world == world and known_task == task:
+    for known, known_task, labeller in _labellers:
+        if known == (world, spaces) and known_task == task:
             return labeller
-    kind = _gymnasium_labeller if world.startswith(GYMNASIUM) else _physics_labeller
-    labeller = kind(world, task)
-    _labellers.append((world, task, labeller))
+    if world.startswith(DATASET):
+        labeller = _data_labeller(world, task, spaces)
+    else:
+        labeller = (_gymnasium_labeller if world.startswith(GYMNASIUM) else _physics_labeller)(world, task)
+    _labellers.append(((world, spaces), task, labeller))
     del _labellers[:-KEPT_LABELLERS]
     return labeller
 
@@ -223,23 +228,42 @@ def _gymnasium_labeller(world_name: str, task: Task) -> Labeller:
     physics = simulation.snapshot.size if simulation else 0
 
     def labels(stretch: Stretch) -> np.ndarray:
-        assert task.reward is not None
         if stretch.state.shape[-1] != flat + actions.size + physics:
             raise ValueError(f"The states of {stretch.where} do not fit {world_name}")
         if simulation and not task.of_transitions:
             return _of_physics(simulation, task, stretch, flat + actions.size)
-        if stretch.before is None:
-            raise ValueError(f"A reward of {world_name} takes the observation before a step too: give `before`")
-        rewards = np.zeros(len(stretch.state))
-        before = parts.unflatten(stretch.before[:flat])
-        for row, state in zip(*stretch.taken(), strict=True):
-            after, action = parts.unflatten(state[:flat]), actions.unflatten(state[flat : flat + actions.size])
-            spot = functools.partial(stretch.spot, row)
-            rewards[row] += call_reward(task.reward, task.name, spot, before, action, after)
-            before = after
-        return rewards
+        return _of_transitions(parts, actions, task, stretch)
 
     return labels
+
+
+def _data_labeller(world_name: str, task: Task, spaces: Any) -> Labeller:
+    check_reward(world_name, task, None)
+    described = spaces if isinstance(spaces, dict) else {}
+    observation, action = (space_from_json(described.get(name)) for name in ("observation", "action"))
+    parts, actions = ObservationParts(observation, world_name), ActionVector(action, world_name)
+
+    def labels(stretch: Stretch) -> np.ndarray:
+        if stretch.state.shape[-1] != parts.size + actions.size:
+            raise ValueError(f"The states of {stretch.where} do not fit the spaces that it describes")
+        return _of_transitions(parts, actions, task, stretch)
+
+    return labels
+
+
+def _of_transitions(parts: ObservationParts, actions: ActionVector, task: Task, stretch: Stretch) -> np.ndarray:
+    """Rewards of an observation, an action and the next observation, in states that begin with observation and action."""
+    assert task.reward is not None
+    if stretch.before is None:
+        raise ValueError(f"The reward {task.name!r} takes the observation before a step too: give `before`")
+    rewards, flat = np.zeros(len(stretch.state)), parts.size
+    before = parts.unflatten(stretch.before[:flat])
+    for row, state in zip(*stretch.taken(), strict=True):
+        after, action = parts.unflatten(state[:flat]), actions.unflatten(state[flat : flat + actions.size])
+        spot = functools.partial(stretch.spot, row)
+        rewards[row] += call_reward(task.reward, task.name, spot, before, action, after)
+        before = after
+    return rewards
 
 
 def _in_process(work: Work, share: list[int], workers: int) -> None:

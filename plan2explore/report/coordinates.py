@@ -8,7 +8,7 @@ import numpy as np
 from ..envs.base import EnvError
 from ..envs.gymnasium import make_inner, simulation_of
 from ..envs.load import load_world
-from ..envs.names import GYMNASIUM, check_module, without_start
+from ..envs.names import DATASET, GYMNASIUM, check_module, without_start
 from ..envs.state import Snapshot
 from ..envs.world import World
 from ..phases.world import domain_of
@@ -74,11 +74,11 @@ def coordinates_of(world: str, episode: Episode) -> Coordinates:
     Those of a Gymnasium world are its joints' where MuJoCo is behind it, and else its flat observation, by number.
     """
     size = episode.state.shape[-1]
-    if not world.startswith(GYMNASIUM):
+    if not world.startswith((GYMNASIUM, DATASET)):
         loaded = load_world(without_start(world))
         seconds = loaded.substeps * float(loaded.physics.timestep())
         return _of_joints(loaded.model, loaded.snapshot, 0, seconds)
-    simulation = _simulation(world)
+    simulation = None if world.startswith(DATASET) else _simulation(world)
     if simulation and size > simulation.snapshot.size:
         return _of_joints(simulation.model, simulation.snapshot, size - simulation.snapshot.size, 0.0)
     count = episode.proprio.shape[1] or size - episode.action.shape[1]
@@ -98,7 +98,7 @@ def _simulation(world: str) -> World | None:
 def proprio_names(world: str, episode: Episode) -> list[str]:
     """What the numbers of proprioception are called."""
     count = episode.proprio.shape[1]
-    if world.startswith(GYMNASIUM):
+    if world.startswith((GYMNASIUM, DATASET)):
         return [f"observation {index}" for index in range(count)]
     loaded = load_world(without_start(world))
     loaded.reset()

@@ -1,10 +1,12 @@
 """Actions as vectors, observations as images and vectors."""
 
+import json
+
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from plan2explore.envs.spaces import ActionVector, ObservationParts, is_image, resize
+from plan2explore.envs.spaces import ActionVector, ObservationParts, is_image, resize, space_from_json, space_to_json
 
 BOX = spaces.Box(np.array([-2.0, 0.0]), np.array([2.0, 1.0]), dtype=np.float32)
 DISCRETE = [
@@ -113,3 +115,29 @@ def test_numbers_that_are_no_images_are_a_vector():
     symbols, row = spaces.Box(0, 255, (7, 7, 3), np.uint8), spaces.Box(0, 255, (128,), np.uint8)  # MiniGrid's, Atari's RAM
     for space in (symbols, row, spaces.Box(-1, 1, (9, 9, 3), np.float32), spaces.Discrete(4)):
         assert not ObservationParts(space, "it").has_image
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Box(-1, 1, (3,), np.float32),
+        spaces.Box(np.array([-np.inf, 0.1]), np.array([2.5, np.inf]), dtype=np.float64),
+        spaces.Box(-np.inf, np.inf, (0,), np.float32),
+        spaces.Box(0, 255, (2, 3), np.uint8),
+        spaces.Discrete(4, start=-1),
+        spaces.MultiDiscrete([2, 3]),
+        spaces.MultiBinary((2, 2)),
+        spaces.Dict(b=spaces.Discrete(2), a=spaces.Tuple([spaces.Box(0, 1, (1,)), spaces.MultiBinary(3)])),
+    ],
+)
+def test_a_space_comes_back_from_json(space):
+    text = json.dumps(space_to_json(space), allow_nan=False)
+    assert space_from_json(json.loads(text)) == space
+
+
+@pytest.mark.parametrize("content", [None, {}, {"kind": "Text"}, {"kind": "Box", "low": "x", "high": [], "shape": 3}])
+def test_what_describes_no_space_is_refused(content):
+    with pytest.raises(ValueError, match="does not describe a space"):
+        space_from_json(content)
+    with pytest.raises(ValueError, match="cannot be kept with a data set"):
+        space_to_json(spaces.Text(3))

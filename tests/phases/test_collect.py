@@ -11,8 +11,8 @@ from episodes import record_random
 import plan2explore as p2e
 from plan2explore.config import Spaces, WorldConfig
 from plan2explore.envs import VectorEnv
-from plan2explore.phases.collect import Collector, label_steps, replay_rows
-from plan2explore.replay.buffer import Replay
+from plan2explore.phases.collect import Collector, label_steps
+from plan2explore.replay.buffer import Replay, replay_rows
 from plan2explore.replay.episode import Episode
 from plan2explore.replay.files import EpisodeFolder
 

@@ -1,0 +1,117 @@
+"""Learning from data sets: the same batches as from the run that they came from, and no simulator."""
+
+import jax
+import numpy as np
+import pytest
+from nano import TASKS, assert_same_arrays, nano_adapt, parameters, progress_of
+from sizes import NANO, quick
+
+import plan2explore as p2e
+from plan2explore.config import ExploreConfig, Spaces
+from plan2explore.phases import world
+from plan2explore.phases.training import SAMPLE
+from plan2explore.replay.buffer import Replay, replay_rows
+from plan2explore.runs.folder import RunError
+
+pytestmark = pytest.mark.xdist_group("phases")
+CONFIG = ExploreConfig(agent=NANO)
+
+
+def right(observation, action, following):
+    return float(following[0] - observation[0])
+
+
+RIGHT = p2e.Task("right", reward=right)
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """The batches that each run was trained on."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def learned(overlapped, tmp_path_factory, drawn, compiled_once):
+    """The run `overlapped`, exported in two forms and learned from each, and the arrays of all batches. Read it only."""
+    place, sample = tmp_path_factory.mktemp("data"), Replay.sample
+    runs = {}
+    with quick(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MINARI_DATASETS_PATH", str(place / "datasets"))
+        sources = {
+            "npz": overlapped.run.export("npz", place / "mine.npz"),
+            "minari": overlapped.run.export("minari", "me/it-v0"),
+        }
+        patch.setattr(world, "make", None)  # would fail if called
+        for name, source in sources.items():
+            batches = drawn.setdefault(name, [])
+
+            def watch(replay, key, count, batches=batches):
+                batches.append(jax.device_get(sample(replay, key, count)))
+                return sample(replay, key, count)
+
+            patch.setattr(Replay, "sample", watch)
+            runs[name] = p2e.learn(source, 20, place / name, probes=[RIGHT], config=CONFIG)
+    return runs
+
+
+def test_exported_imported_and_learned_episodes_give_the_same_batches(learned, overlapped, drawn):
+    spaces = Spaces(1, None, 5, 1)
+    episodes = list(overlapped.run.episodes())
+    replay = Replay("host", sum(map(len, episodes)), 1, spaces, NANO.batch, NANO.length)
+    for each in episodes:
+        reward = np.diff(each.proprio[:, 0].astype(float), prepend=each.proprio[0, 0].astype(float))
+        replay.add_episode(replay_rows(each, spaces, reward[:, None]))
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(0), SAMPLE), 0)
+    expected = jax.device_get(replay.sample(key, 20))
+    for name in ("npz", "minari"):
+        (batches,) = drawn[name]
+        assert_same_arrays(batches, expected)
+    assert_same_arrays(parameters(learned["npz"]), parameters(learned["minari"]))
+
+
+def test_a_model_learned_from_a_data_set_adapts_to_rewards_of_observations(learned, tmp_path):
+    run = learned["npz"]
+    assert run.snapshots == [sum(len(each) - 1 for each in run.episodes())] and progress_of(run)["updates"] == 20
+    policy = nano_adapt(run, p2e.Task("left", reward=lambda before, action, after: -right(before, action, after)))
+    observation = next(run.episodes()).proprio[0]
+    assert policy.act(observation).shape == (1,)
+    model = run.model()
+    assert model.tasks == ("right",) and np.isfinite(model.reward(model.observe(observation), "right"))
+    with pytest.raises(RunError, match="dataset:mine is a data set: there is no simulator to play in"):
+        policy.evaluate(1)
+    with pytest.raises(RunError, match="dataset:mine is a data set: there is no simulator to play in"):
+        nano_adapt(run, RIGHT, shots=2)
+    with pytest.raises(ValueError, match="Task 'cartpole_balance' belongs to cartpole; the world here is dataset:mine"):
+        nano_adapt(run, "cartpole_balance")
+
+
+def test_learning_resumes_goes_on_and_refuses_other_settings(learned, copy_of, tmp_path):
+    run = copy_of(learned["npz"])
+    source = str(learned["npz"].path.parent / "mine.npz")
+    before = parameters(run)
+    p2e.learn(source, 20, run.path, probes=[RIGHT], config=CONFIG)  # all is done
+    assert_same_arrays(parameters(run), before)
+    p2e.learn(source, 40, run.path, probes=[RIGHT], config=CONFIG)
+    assert progress_of(run)["updates"] == 40 and run.folder.open(run.path).settings["updates"] == 40
+    with pytest.raises(RunError, match=r"is a run with other settings .*seed: 0, not 1"):
+        p2e.learn(source, 40, run.path, probes=[RIGHT], config=ExploreConfig(agent=NANO, seed=1))
+    with pytest.raises(RunError, match=r"was learned from .*npz and does not explore"):
+        p2e.explore(run.path)
+    with pytest.raises(ValueError, match=r"mine.npz cannot be observed as 'pixels'; it has proprio"):
+        p2e.learn(source, 20, tmp_path / "other", obs="pixels", config=CONFIG)
+
+
+def test_a_runs_own_episodes_can_be_learned_from_again(overlapped, tmp_path):
+    """With the world that they came from: rewards of physics and evaluations are possible."""
+    run = p2e.learn(overlapped.run.path, 20, tmp_path / "again", probes=TASKS, config=CONFIG)
+    ours, theirs = list(run.episodes()), list(overlapped.run.episodes())
+    for one, other in zip(ours, theirs, strict=True):
+        assert np.array_equal(one.state, other.state, equal_nan=True)
+    assert run.probe(TASKS[0]).evaluate(1).episodes
+    with pytest.raises(RunError, match="is a run that was not learned from a data set"):
+        p2e.learn(overlapped.run.path, 20, overlapped.run.path, config=CONFIG)
+
+
+def test_a_run_gives_its_steps_as_windows(overlapped):
+    dataset = overlapped.run.dataset(5, [p2e.Task.named("cartpole_balance")])
+    assert dataset[0]["proprio"].shape == (5, 5) and dataset[0]["reward"].shape == (5, 1) and "image" not in dataset[0]
