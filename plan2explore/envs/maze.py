@@ -1,7 +1,9 @@
-"""Mazes for a point that is pushed around: where exploration can be seen, and tasks that random actions rarely solve.
+"""Mazes for a point that is pushed around, or an ant: where exploration can be seen, and tasks that random actions rarely
+solve.
 
 One cell is one metre, the middle of the maze is the origin, x points east and y north. The point is damped so much that
-it goes at most `SPEED` cells a second and rolls for less than a cell when it is no longer pushed.
+it goes at most `SPEED` cells a second and rolls for less than a cell when it is no longer pushed. The ant has four legs of
+two joints each, and walks.
 """
 
 import functools
@@ -44,6 +46,8 @@ LAYOUTS = {
 ###############
 """,
 }
+LAYOUTS["antmaze_u"] = LAYOUTS["maze_u"]
+ANTS = ("antmaze_u",)
 PLACES = dict(zip("789456123", ("nw", "n", "ne", "w", "centre", "e", "sw", "s", "se"), strict=True))
 
 SPEED = 6.25  # cells a second along each axis: four actions of two env steps a cell
@@ -52,6 +56,8 @@ TIMESTEP, SUBSTEPS = 0.01, 2
 RADIUS, WALL_HEIGHT = 0.15, 0.4
 MARKER = 0.4  # radius of the ball as it is drawn: seen well in 64 x 64 pixels
 START_NOISE = 0.1  # cells, either way
+ANT_TIMESTEP, ANT_SUBSTEPS = 0.005, 4
+ANT_HEIGHT, ANT_KNEES = 0.15, 1.0  # where an episode begins: metres, radians
 QPOS = slice(1, 3)  # in a snapshot: time comes first
 Cell = tuple[int, int]
 
@@ -98,11 +104,30 @@ def cell_of(domain: str, states: np.ndarray) -> np.ndarray:
     return np.rint(found).astype(int)
 
 
+class Coverage:
+    """Which cells of a maze have been visited so far."""
+
+    def __init__(self, domain: str) -> None:
+        self._domain = domain
+        self._free, self._visited = set(free_cells(domain)), set[Cell]()
+
+    def add(self, states: np.ndarray) -> None:
+        """Counts the cells of states, (..., n); rows of NaN, of env steps that were not taken, are left out."""
+        states = states.reshape(-1, states.shape[-1])
+        cells = cell_of(self._domain, states[~np.isnan(states[:, QPOS]).any(-1)])
+        self._visited |= self._free & set(map(tuple, cells.tolist()))
+
+    @property
+    def share(self) -> float:
+        """Fraction of the free cells that were visited."""
+        return len(self._visited) / len(self._free)
+
+
 def coverage(domain: str, states: np.ndarray) -> float:
     """Fraction of the free cells that were visited in the states of one or many episodes, (..., n)."""
-    states = states.reshape(-1, states.shape[-1])
-    visited = np.unique(cell_of(domain, states[~np.isnan(states).any(-1)]), axis=0)
-    return len(set(map(tuple, visited.tolist())) & set(free_cells(domain))) / len(free_cells(domain))
+    visited = Coverage(domain)
+    visited.add(states)
+    return visited.share
 
 
 def half_size(domain: str) -> float:
@@ -113,35 +138,78 @@ def half_size(domain: str) -> float:
 
 @functools.cache
 def model_xml(domain: str) -> str:
-    """The MuJoCo model: a ball on two slide joints, pushed by two motors between boxes, and a camera above."""
-    half = half_size(domain)
+    """The MuJoCo model: boxes as walls, a camera above, and a ball or an ant."""
+    half, ant = half_size(domain), domain in ANTS
+    option = f'timestep="{ANT_TIMESTEP}"' if ant else f'timestep="{TIMESTEP}" gravity="0 0 0"'
+    collides = "" if ant else 'contype="0" conaffinity="0"'
+    body, actuators = (ANT, ANT_MOTORS) if ant else (BALL, BALL_MOTORS)
     return f"""
 <mujoco model="{domain}">
-  <option timestep="{TIMESTEP}" gravity="0 0 0"/>
-  <size memory="1M"/>
+  <option {option}/>
+  <size memory="{"4M" if ant else "1M"}"/>
+  <default><joint damping=".02" armature=".002"/></default>
   <visual><headlight ambient=".4 .4 .4" diffuse=".5 .5 .5" specular="0 0 0"/></visual>
   <asset>
     <texture name="grid" type="2d" builtin="checker" rgb1=".35 .55 .75" rgb2=".30 .50 .70" width="64" height="64"/>
     <material name="floor" texture="grid" texrepeat="{half} {half}"/>
     <material name="wall" rgba=".85 .75 .45 1"/>
     <material name="ball" rgba="1 .1 .05 1" emission=".4"/>
+    <material name="leg" rgba=".2 .05 .05 1"/>
   </asset>
   <worldbody>
     <camera name="top" pos="0 0 {4 * half}" fovy="30"/>
-    <geom name="floor" type="plane" size="{half} {half} .1" material="floor" contype="0" conaffinity="0"/>
+    <geom name="floor" type="plane" size="{half} {half} .1" material="floor" {collides}/>
     {"".join(_walls(domain))}
+    {body}
+  </worldbody>
+  <actuator>{actuators}</actuator>
+</mujoco>"""
+
+
+BALL = f"""
     <body name="ball" pos="0 0 {RADIUS}">
       <joint name="x" type="slide" axis="1 0 0" damping="{1 / TIME_CONSTANT}"/>
       <joint name="y" type="slide" axis="0 1 0" damping="{1 / TIME_CONSTANT}"/>
       <geom name="ball" type="sphere" size="{RADIUS}" mass="1" condim="1" group="3"/>
       <geom name="marker" type="sphere" size="{MARKER}" mass="0" material="ball" contype="0" conaffinity="0"/>
-    </body>
-  </worldbody>
-  <actuator>
-    <motor name="x" joint="x" gear="{SPEED / TIME_CONSTANT}" ctrlrange="-1 1" ctrllimited="true"/>
-    <motor name="y" joint="y" gear="{SPEED / TIME_CONSTANT}" ctrlrange="-1 1" ctrllimited="true"/>
-  </actuator>
-</mujoco>"""
+    </body>"""
+BALL_MOTORS = "".join(
+    f'<motor name="{axis}" joint="{axis}" gear="{SPEED / TIME_CONSTANT}" ctrlrange="-1 1" ctrllimited="true"/>'
+    for axis in "xy"
+)
+LEGS = {"front_left": 45, "back_left": 135, "back_right": 225, "front_right": 315}
+"""Each leg's direction from the torso, in degrees."""
+
+
+def _leg(name: str, angle: int) -> str:
+    """A leg that points away from the torso: the hip swings it sideways, the knee lifts the foot."""
+    return f"""
+      <body name="{name}" euler="0 0 {angle}">
+        <geom type="capsule" fromto="0 0 0 .09 0 0" size=".022" mass=".02" material="leg" contype="0" conaffinity="0"/>
+        <body pos=".09 0 0">
+          <joint name="{name}_hip" axis="0 0 1" range="-40 40"/>
+          <geom type="capsule" fromto="0 0 0 .07 0 0" size=".022" mass=".03" material="leg"/>
+          <body pos=".07 0 0">
+            <joint name="{name}_knee" axis="0 1 0" range="20 100"/>
+            <geom type="capsule" fromto="0 0 0 .15 0 0" size=".02" mass=".04" material="leg" friction="1.5"/>
+          </body>
+        </body>
+      </body>"""
+
+
+ANT = f"""
+    <body name="ant" pos="0 0 {ANT_HEIGHT}">
+      <freejoint name="root"/>
+      <camera name="track" mode="trackcom" pos="0 -1.5 1.8" xyaxes="1 0 0 0 .77 .64"/>
+      <geom name="torso" type="sphere" size=".09" mass=".35" material="ball"/>
+      <geom name="marker" type="cylinder" size=".2 .01" pos="0 0 .1" mass="0" material="ball" contype="0" conaffinity="0"/>
+      {"".join(_leg(name, angle) for name, angle in LEGS.items())}
+    </body>"""
+ANT_MOTORS = "".join(
+    f'<motor name="{leg}_{joint}" joint="{leg}_{joint}" gear="{gear}" ctrlrange="-1 1" ctrllimited="true"/>'
+    for leg in LEGS
+    for joint, gear in (("hip", 1.0), ("knee", 1.2))
+)
 
 
 def _walls(domain: str) -> list[str]:

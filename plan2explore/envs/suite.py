@@ -40,6 +40,7 @@ ALIASES = {"cup": "ball_in_cup"}  # the paper's name -> the suite's
 # A bare domain takes its initial states, drawn targets and observations from this task.
 DEFAULT_TASK = {
     "acrobot": "swingup",
+    "antmaze_u": "goal_nw",
     "ball_in_cup": "catch",
     "cartpole": "swingup",
     "cheetah": "run",
@@ -122,8 +123,32 @@ class MazeTask(base.Task):
 
     def get_reward(self, physics: Any) -> float:
         """Reward of the current state."""
-        x, y = physics.data.qpos
+        x, y = physics.data.qpos[:2]
         return math.exp(-((x - self._goal[0]) ** 2 + (y - self._goal[1]) ** 2) / 2)
+
+
+class AntMazeTask(MazeTask):
+    """An ant in a maze, with the goals of the point."""
+
+    def initialize_episode(self, physics: Any) -> None:
+        """Puts the ant near the middle of the start cell, on its feet, turned anywhere."""
+        turn = self.random.uniform(-math.pi, math.pi)
+        place = self._start + self.random.uniform(-maze.START_NOISE, maze.START_NOISE, 2)
+        physics.data.qpos[:7] = *place, maze.ANT_HEIGHT, math.cos(turn / 2), 0, 0, math.sin(turn / 2)
+        physics.data.qpos[7:] = np.tile([0.0, maze.ANT_KNEES], 4) + self.random.uniform(-0.1, 0.1, 8)
+
+    def get_observation(self, physics: Any) -> dict[str, np.ndarray]:
+        """Place in the maze, height, orientation, joint angles, and velocities of all, about within [-1, 1]."""
+        position, velocity = physics.data.qpos, physics.data.qvel
+        return {
+            "position": position[:2] / self._half,
+            "height": 5 * position[2:3],
+            "orientation": physics.named.data.xmat["ant"].copy(),
+            "joints": position[7:].copy(),
+            "velocity": velocity[:3] / maze.SPEED,
+            "turning": velocity[3:6] / 10,
+            "joints velocity": velocity[6:] / 20,
+        }
 
 
 @functools.cache
@@ -171,6 +196,8 @@ def observer(domain: str, task: str | None) -> Any:
 
 def _load_maze(domain: str, task: str) -> World:
     physics = Physics.from_xml_string(maze.model_xml(domain))
+    if domain in maze.ANTS:
+        return World(physics, AntMazeTask(domain, task, random=0), maze.ANT_SUBSTEPS)
     return World(physics, MazeTask(domain, task, random=0), maze.SUBSTEPS)
 
 

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from ..agent.world_model import Observation
 from ..config import Spaces, WorldConfig
 from ..envs import Task, VectorEnv
+from ..envs.maze import Coverage
 from ..envs.vector import Batch
 from ..envs.worker import episode_seed
 from ..replay import Episode
@@ -102,10 +103,12 @@ class Collector:
         spaces: Spaces,
         seed: int,
         piece: int | None = None,
+        coverage: Coverage | None = None,
     ) -> None:
         self.vector, self.replay, self.folder, self.tasks = vector, replay, folder, tasks
         self.count = vector.count
         self.world, self.info, self.spaces, self.seed, self.piece = world, info, spaces, seed, piece
+        self.coverage = coverage
         self.policy = "random"
         self.finished_steps = 0
         """Env steps of the episodes that this collector has finished."""
@@ -161,6 +164,8 @@ class Collector:
     def _take(self, batch: Batch, actions: np.ndarray) -> None:
         self.is_first, self.worker_restarted = np.array(batch.first), bool(batch.lost.any())
         self.observation = select_obs(self.spaces, batch.image, batch.proprio)
+        if self.coverage:
+            self.coverage.add(batch.state)
         for index in range(self.count):
             running = self._running[index]
             if running and running.done:

@@ -318,6 +318,7 @@ def _work(
             training.run(begin)
         made = f"{counted(training.reached, 'env step')}, {counted(training.updates, 'update')}"
         made += f" ({training.updates - before:,} of them now)" if before else ""
+        made += f", {training.coverage.share:.0%} of the maze" if training.coverage else ""
         progress.say(f"Done: {made} in {progress.spent(training.updates)}. Run folder: {folder.path}")
     return Run(folder.path)
 

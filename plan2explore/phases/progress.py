@@ -37,6 +37,8 @@ class Progress:
     def __init__(self, what: str, repeat: int = 1, console: Console | None = None) -> None:
         self.what, self.repeat, self.console = what, repeat, console or PatientConsole(file=sys.stderr, soft_wrap=True)
         self.scores: dict[str, float] = {}
+        self.coverage: float | None = None
+        """Of a maze: the share of its cells that were visited."""
         self._live = Live(console=self.console, refresh_per_second=4, transient=True) if self.console.is_terminal else None
         self._start = self._shown = time.monotonic()
         self._first: tuple[float, int] | None = None
@@ -92,6 +94,7 @@ class Progress:
         pieces = [self.what, *([f"env steps {steps:,} of {goal:,}", f"{frames:.0f} frames/s"] if goal else [])]
         pieces += [f"updates {updates:,} of {updates_goal:,}", f"{trained:.1f} updates/s"]
         pieces.append(f"{duration(now - self._start)} gone, {self.left(now, updates, updates_goal)} left")
+        pieces += [] if self.coverage is None else [f"coverage {self.coverage:.0%}"]
         return pieces + [f"{task} {score:.0f}" for task, score in self.scores.items()]
 
     def left(self, now: float, updates: int, goal: int) -> str:

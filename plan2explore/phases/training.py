@@ -29,7 +29,7 @@ from jaxtyping import Array, Float
 from ..agent import acting
 from ..agent.learner import Learner, LearnerState, check_finite
 from ..config import Schedule, WorldConfig
-from ..envs import Task, VectorEnv
+from ..envs import Task, VectorEnv, maze
 from ..replay import Episode
 from ..replay.buffer import Replay, replay_rows
 from ..replay.files import EpisodeFolder
@@ -41,7 +41,7 @@ from .collect import Collector, label_steps
 from .evaluate import Scores, acting_copy, evaluate_tasks
 from .progress import Progress
 from .watch import Look, look_inside, rehearse_look, show_episode, show_look
-from .world import WorldInfo, check_origin, make_collecting, make_for_tasks
+from .world import WorldInfo, check_origin, domain_of, make_collecting, make_for_tasks
 
 EPISODE = 1000  # env steps for which a schedule counts its updates
 LOG_EVERY = 100  # updates between lines of metrics
@@ -176,6 +176,9 @@ class Training:
         self.checkpoints = Checkpoints(job.folder.checkpoints)
         self.snapshots = Checkpoints(job.folder.snapshots, keep=None)
         self.collector: Collector | None = None
+        domain = domain_of(job.world.world)
+        self.coverage = maze.Coverage(domain) if domain in maze.LAYOUTS and job.folder.kind == "explore" else None
+        """Of a maze that is explored."""
         key = jax.random.key(job.seed)
         self._key = key if job.collect_for is None else jax.random.fold_in(key, ADAPTATION)
         self._flight: deque[Any] = deque()
@@ -249,6 +252,8 @@ class Training:
         rewards = label_steps(episode, self.job.tasks, 0)
         rows = replay_rows(episode, self.learner.agent.spaces, rewards)
         self.replay.add_episode(rows, number % self.job.environments)
+        if self.coverage:
+            self.coverage.add(episode.state)
         self.steps_before += int(episode.meta["env_steps"])
 
     # ---- the work ----
@@ -324,7 +329,7 @@ class Training:
         self.collector = Collector(
             make_collecting(job.world, job.environments, job.collecting_seed, first_episode, task=job.collect_for),
             self.replay, self.episodes, job.tasks, job.world, job.info, self.learner.agent.spaces, job.collecting_seed,
-            piece=self.learner.agent.config.length if overlap else None,
+            piece=self.learner.agent.config.length if overlap else None, coverage=self.coverage,
         )  # fmt: skip
         self.carried = self.learner.carry(job.environments)
 
@@ -441,6 +446,7 @@ class Training:
         shown = {name: value for name, value in together.items() if not name.endswith("/finite")}
         values = {self._named(name): float(np.mean(value)) for name, value in shown.items()}
         values |= {"update": float(together["update"][-1]) + 1, "episodes": self.replay.episodes}
+        values |= {"coverage": self.coverage.share} if self.coverage else {}
         self.metrics.write(self.reached, values)
         self._logged = values
 
@@ -568,6 +574,7 @@ class Training:
     def _show(self) -> None:
         job = self.job
         goal = max(job.goal, self.env_steps)
+        self.progress.coverage = self.coverage.share if self.coverage else None
         self.progress.show(self.env_steps, goal, self.updates, job.due(goal))
 
     def _conclude(self) -> None:

@@ -19,6 +19,7 @@ FREE_VELOCITY = ("x velocity", "y velocity", "z velocity", "x turning", "y turni
 BALL, BALL_VELOCITY = FREE[3:], FREE_VELOCITY[3:]
 PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
     "acrobot": (("shoulder", "elbow"), ("shoulder", "shoulder velocity"), ("elbow", "elbow velocity")),
+    "antmaze_u": (("root x", "root y"), ("root z", "root quaternion w"), ("front_left_hip", "front_left_knee")),
     "ball_in_cup": (("ball_x", "ball_z"), ("cup_x", "cup_z"), ("ball_x velocity", "ball_z velocity")),
     "cartpole": (("slider", "hinge_1"), ("slider", "slider velocity"), ("hinge_1", "hinge_1 velocity")),
     "cheetah": (("rooty", "rootz"), ("rootx velocity", "rooty velocity"), ("bthigh", "fthigh")),

@@ -11,6 +11,7 @@ from .coordinates import Coordinates, coordinates_of
 from .explored import Explored, Missing
 from .figures import Line, curves, density
 from .html import Markup, figure, grid, join, missing, table, tag
+from .learning import metric_line
 
 CELLS = 40  # along each side of a picture
 WHOLE = 20_000  # about so many cells of the whole state there may be; more where three parts of each coordinate make more
@@ -139,6 +140,11 @@ def _world(world: str, found: Sequence[tuple[Coordinates, Visited]], pairs: Sequ
     about = f"cells of the whole state ({count} coordinates, each in {parts_of(count)} parts) visited so far"
     cells = curves([_line(who, each.env_steps, each.cells) for who, each in lines], "env steps", "cells visited")
     bits = curves([_line(who, each.env_steps, each.entropy) for who, each in lines], "env steps", "entropy, bits")
+    shares = [line for visited in every if (line := metric_line(visited.explored, "coverage"))]
+    plots = [figure(cells, f"{world}: {about}"), figure(bits, f"{world}: how evenly those cells were visited")]
+    if shares:
+        drawing = curves(shares, "env steps", "share of the maze")
+        plots.insert(0, figure(drawing, f"{world}: share of the free cells of the maze visited so far"))
     note = (
         f"Cells span what all runs shown here visited ({TAILS[0]} to {TAILS[1]} % of each coordinate's values; what lies "
         "beyond counts to the outermost cells). Angles that can turn all the way are taken from -π to π. Bright cells were "
@@ -146,7 +152,7 @@ def _world(world: str, found: Sequence[tuple[Coordinates, Visited]], pairs: Sequ
     )
     return join([
         tag("h3", world), *notes, _compared(every, grown),
-        grid([figure(cells, f"{world}: {about}"), figure(bits, f"{world}: how evenly those cells were visited")]),
+        grid(plots),
         tag("h3", f"Visited states of {world}"), tag("p", note, class_="soft"), *map(grid, drawn),
     ])  # fmt: skip
 

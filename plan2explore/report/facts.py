@@ -24,6 +24,8 @@ def what_was_run(explored: Explored) -> Markup:
         "Updates": f"{_last(explored, 'update'):,.0f}",
         "Wall time (h:m:s)": wall_time(explored.metrics, starts),
     }
+    if share := _last(explored, "coverage"):
+        pairs["Coverage of the maze"] = f"{share:.0%} of its cells"
     folded: dict[str, Any] = {
         "Preset": preset,
         "Changed settings": join([tag("div", tag("code", each)) for each in changed]) if changed else "none",

@@ -28,7 +28,7 @@ def learning(every: Sequence[Explored]) -> Markup:
     wanted = CURVES | {f"{task}/{name}": f"{about}: {task}" for task in tasks for name, about in TASK_CURVES.items()}
     drawn = []
     for metric, about in wanted.items():
-        lines = [line for explored in every if (line := _line(explored, metric))]
+        lines = [line for explored in every if (line := metric_line(explored, metric))]
         if lines:
             logarithmic, limits = upright_axis(lines)
             drawing = curves(lines, "env steps", metric, logarithmic, len(every) > 1, limits)
@@ -38,7 +38,8 @@ def learning(every: Sequence[Explored]) -> Markup:
     return join([*empty, tag("p", note, class_="soft") if drawn else "", grid(drawn)])
 
 
-def _line(explored: Explored, metric: str) -> Line | None:
+def metric_line(explored: Explored, metric: str) -> Line | None:
+    """A metric of a run over env steps; none if the run does not have it."""
     points = [(line["env_steps"], line[metric]) for line in explored.metrics if is_number(line.get(metric))]
     if not points:
         return None

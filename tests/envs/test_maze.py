@@ -1,4 +1,4 @@
-"""Mazes: a point between walls, goals as tasks, and which cells an episode visited."""
+"""Mazes: a point or an ant between walls, goals as tasks, and which cells an episode visited."""
 
 import time
 
@@ -11,6 +11,7 @@ from plan2explore.envs import maze
 from plan2explore.envs.names import split_name
 
 MAZES = list(maze.LAYOUTS)
+OF_BALLS = [domain for domain in MAZES if domain not in maze.ANTS]
 
 
 def path(domain, goal):
@@ -39,7 +40,7 @@ def test_names_split_into_maze_and_goal(domain):
 
 
 @pytest.mark.parametrize("domain", MAZES)
-def test_the_ray_caster_draws_walls_floor_and_ball(domain):
+def test_the_ray_caster_draws_walls_floor_and_body(domain):
     env = make(domain, size=64, renderer="raycast")
     assert not unsupported(env.physics.model.ptr)
     image = env.reset(seed=0)[0]["image"].reshape(-1, 3).astype(int)
@@ -47,7 +48,7 @@ def test_the_ray_caster_draws_walls_floor_and_ball(domain):
     assert (red > 150).any() and (red > 40).mean() > 0.05 and (blue > 40).mean() > 0.1
 
 
-@pytest.mark.parametrize("domain", MAZES)
+@pytest.mark.parametrize("domain", OF_BALLS)
 def test_a_ball_that_is_steered_reaches_every_goal(domain):
     for goal, cell in maze.goals(domain).items():
         env = make(f"{domain}_{goal}", size=8, obs="proprio")
@@ -73,7 +74,7 @@ def test_walls_hold_and_a_cell_takes_about_four_actions():
     assert maze.cell_of("maze_rooms", start).tolist() == [9, 1]
 
 
-@pytest.mark.parametrize("domain", MAZES)
+@pytest.mark.parametrize("domain", OF_BALLS)
 def test_observations_stay_about_within_one(domain):
     env = make(domain, size=8, obs="proprio")
     seen = [env.reset(seed=seed)[0]["proprio"] for seed in range(3)]
@@ -108,3 +109,47 @@ def test_a_step_is_quick_when_nothing_is_drawn():
             env.step(np.zeros(2))
         best = min(best, (time.perf_counter() - began) / 400)
     assert best < 1e-3  # about 4e-5 on an idle core
+
+
+def trot(env, clock):
+    """Diagonal legs step in turn; each joint is driven to where it should be."""
+    phase = (2 * clock + np.array([0, 0.5, 0, 0.5])) % 1
+    stance = phase < 0.5
+    swing = np.array([1, 1, -1, -1]) * 0.65 * (2 * np.where(stance, 2 * phase, 2 - 2 * phase) - 1)
+    wanted = np.stack([swing, np.where(stance, 1.3, 0.5)], 1).ravel()
+    return np.clip(4 * (wanted - env.physics.data.qpos[7:]) - 0.15 * env.physics.data.qvel[6:], -1, 1)
+
+
+def test_an_ant_that_trots_walks_and_walls_hold_it():
+    env = make("antmaze_u_goal_e", obs="proprio", action_repeat=1)
+    start, info = env.reset(seed=0)
+    assert env.action_size == 8 and start["proprio"].shape == (34,) and np.abs(start["proprio"]).max() < 1.5
+    states = [info["state"][0]]
+    with env.physics.reset_context():
+        env.physics.data.qpos[:] = states[0][1:16]
+        env.physics.data.qpos[3:7] = 1, 0, 0, 0  # to the east
+    states += [env.step(trot(env, 0.02 * step))[4]["state"][0] for step in range(600)]
+    cells = maze.cell_of("antmaze_u", np.array(states))
+    assert set(map(tuple, cells.tolist())) <= set(maze.free_cells("antmaze_u"))
+    assert states[-1][1] - states[0][1] > 1.5 and maze.coverage("antmaze_u", np.array(states)) > 2 / 18
+
+
+def test_an_ants_episodes_are_relabelled_and_start_anywhere_turned():
+    task = Task.named("antmaze_u_goal_s")
+    episode, live = (record(make(name, obs="proprio"), seed=1) for name in ("antmaze_u", task.name))
+    assert live.reward.max() > 0
+    np.testing.assert_allclose(relabel(episode, task), live.reward, atol=1e-6)
+    env = make("antmaze_u", obs="proprio")
+    assert np.ptp([env.reset(seed=seed)[1]["state"][0, 4] for seed in range(20)]) > 0.5
+
+
+def test_coverage_grows_with_what_is_added():
+    visited = maze.Coverage("maze_u")
+    assert visited.share == 0
+    episode = record(make("maze_u", obs="proprio"), seed=0)
+    shares = []
+    for state in episode.state:
+        visited.add(state)
+        shares.append(visited.share)
+    assert shares == sorted(shares) and shares[0] == 1 / 18 and shares[-1] > 2 / 18
+    assert shares[-1] == maze.coverage("maze_u", episode.state)

@@ -23,6 +23,7 @@ from nano import (
 
 import plan2explore as p2e
 from plan2explore.config import PRESETS
+from plan2explore.envs import maze
 from plan2explore.envs.gymnasium import GymnasiumEnv
 from plan2explore.phases import explore as module
 from plan2explore.phases import world as world_module
@@ -126,7 +127,7 @@ def test_a_probes_reward_that_was_changed_is_refused(overlapped, tmp_path):
 
 
 def test_an_option_that_does_not_exist_is_said():
-    with pytest.raises(TypeError, match="no option 'colour': choose among action_repeat, block, checkpoint_seconds"):
+    with pytest.raises(TypeError, match="no option 'colour': choose among action_repeat, block, camera, checkpoint_seconds"):
         configure("walker", colour="red")
 
 
@@ -147,7 +148,7 @@ def test_a_world_with_a_task_follows_it():
 def test_worlds_and_their_tasks():
     assert inspect_world(WORLD).frames == 11 and inspect_world(WORLD).proprio == 5
     gym = inspect_world(nano_config("gymnasium:Pendulum-v1").world)
-    assert (gym.episode, gym.frames, gym.renderer) == (200, 3, "gymnasium")
+    assert (gym.episode, gym.frames, gym.renderer) == (200, 3, "none")
     discrete = inspect_world(nano_config("gymnasium:CartPole-v1").world)
     assert (discrete.action, discrete.discrete, discrete.terminates) == (2, (2,), True)
     spaces = agent_spaces(WORLD, discrete, 1)
@@ -291,3 +292,18 @@ def test_the_papers_sizes_on_a_cpu_are_said_to_be_slow(preset, slow, capsys):
     config = configure("cartpole", preset)
     module.print_plan(config, inspect_world(config.world), 10_000, 1)
     assert (module.SLOW in capsys.readouterr().err) == slow
+
+
+def test_coverage_of_a_maze_is_a_metric_on_the_terminal_and_in_the_report(tmp_path, capsys):
+    config = replace(nano_config("maze_u", environments=1), probes=())
+    config = replace(config, world=replace(config.world, action_repeat=20))
+    run = p2e.explore("maze_u", 3000, tmp_path / "run", config=config)
+    shares = [line["coverage"] for line in run.metrics() if "coverage" in line]
+    states = np.concatenate([episode.state for episode in run.episodes()])
+    assert shares and shares == sorted(shares) and 0 < shares[-1] <= 1
+    assert shares[-1] == maze.coverage("maze_u", states)
+    assert f"updates, {shares[-1]:.0%} of the maze in" in capsys.readouterr().err
+    page = p2e.write_report(run.path).read_text()
+    assert "Coverage of the maze" in page and "share of the free cells of the maze visited so far" in page
+    p2e.explore(run.path, 4000)  # what was visited before counts
+    assert run.metrics()[-1]["coverage"] >= shares[-1]

@@ -55,6 +55,8 @@ def test_without_a_goal_in_the_world_there_are_no_frames_to_count(clock):
     assert progress.line(clock.now, 0, 0, 50, 100) == [
         "adapting", "updates 50 of 100", "2.5 updates/s", "0:24 gone, 0:20 left"
     ]  # fmt: skip
+    progress.coverage = 0.456
+    assert progress.line(clock.now, 0, 0, 50, 100)[-1] == "coverage 46%"
 
 
 def test_time_left_is_unknown_before_anything_was_learned(clock):
