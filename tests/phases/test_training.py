@@ -75,7 +75,7 @@ def test_episodes_say_where_they_come_from_and_their_seed_plays_them_again(which
         meta = episode.meta
         environments = 1 if which == "taken_in_turn" else 2
         assert meta["environment"] == number % environments and meta["episode"] == number // environments
-        assert (episode.world, meta["renderer"], meta["env_steps"]) == ("cartpole", "raycast", 1000)
+        assert (episode.world, meta["renderer"], meta["env_steps"]) == ("cartpole", "none", 1000)
         assert not episode.reward.any()
         observation, info = env.reset(seed=meta["seed"])
         states, observed = [info["state"][0]], [observation["proprio"]]
