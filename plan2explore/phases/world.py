@@ -170,19 +170,15 @@ def make_task(config: WorldConfig, task: Task, frames: bool = True) -> Any:
     With `frames`, images are drawn in any case.
     """
     name, own = (task.name, None) if task.reward is None else (domain_of(config.world), task)
-    options = _options(config) | ({"obs": "both"} if frames else {})
-    if is_suite(name):
-        options["observe_as"] = config.world
-    env = make(name, task=own, **options)
-    if options["obs"] == config.obs or not name.startswith(GYMNASIUM):
-        return env
-    try:
-        env.reset(seed=0)
-    except Exception as error:  # of any package that draws
-        log.warning("%s cannot draw itself (%s): its videos stay black.", name, error)
-        env.close()
-        return make(name, task=own, **_options(config))
-    return env
+    options = _options(config) | ({"observe_as": config.world} if is_suite(name) else {})
+    if frames and config.obs == "proprio":
+        try:
+            env = make(name, task=own, **options | {"obs": "both"})
+            env.reset(seed=0)
+            return env
+        except Exception as error:  # of any package that draws
+            log.warning("%s cannot be drawn (%s): its videos stay black.", name, error)
+    return make(name, task=own, **options)
 
 
 def _options(config: WorldConfig) -> dict[str, Any]:

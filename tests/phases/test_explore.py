@@ -23,7 +23,7 @@ from nano import (
 
 import plan2explore as p2e
 from plan2explore.config import PRESETS
-from plan2explore.envs import maze
+from plan2explore.envs import maze, mujoco_env
 from plan2explore.envs.gymnasium import GymnasiumEnv
 from plan2explore.phases import explore as module
 from plan2explore.phases import world as world_module
@@ -292,6 +292,17 @@ def test_the_papers_sizes_on_a_cpu_are_said_to_be_slow(preset, slow, capsys):
     config = configure("cartpole", preset)
     module.print_plan(config, inspect_world(config.world), 10_000, 1)
     assert (module.SLOW in capsys.readouterr().err) == slow
+
+
+def test_a_model_that_nothing_here_can_draw_is_evaluated_with_black_videos(monkeypatch, caplog):
+    def refuse(*_):
+        raise RuntimeError("no OpenGL")
+
+    monkeypatch.setattr(mujoco_env, "make_renderer", refuse)
+    env = make_task(WORLD, p2e.Task.named("cartpole_balance"))
+    assert not env.reset(seed=0)[0]["image"].any() and "no OpenGL" in caplog.text
+    with pytest.raises(RuntimeError, match="no OpenGL"):
+        make_task(replace(WORLD, obs="pixels"), p2e.Task.named("cartpole_balance"))
 
 
 def test_coverage_of_a_maze_is_a_metric_on_the_terminal_and_in_the_report(tmp_path, capsys):
