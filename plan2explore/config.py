@@ -290,7 +290,7 @@ modern_tiny = replace(
     ),
     intrinsic=replace(modern.intrinsic, width=64, learning_rate=1e-3),
     actor_critic=replace(
-        MODERN_AC, horizon=10, explorer_entropy=1e-2, actor_width=64, actor_depth=2, critic_width=64,
+        MODERN_AC, horizon=10, discount=0.97, explorer_entropy=1e-2, actor_width=64, actor_depth=2, critic_width=64,
         critic_depth=2, actor_learning_rate=1e-3, critic_learning_rate=1e-3, unroll=1,
     ),
     batch=8,
