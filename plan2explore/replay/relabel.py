@@ -181,6 +181,7 @@ def _labeller(world: str, task: Task, spaces: Any) -> Labeller:
 def _physics_labeller(world_name: str, task: Task) -> Labeller:
     world = _world_of_task(world_name, task)
     world.reset()  # the task's own constants, such as the size of its target
+    own = None if task.reward is None else PhysicsReward(task, world.physics)
 
     def labels(stretch: Stretch) -> np.ndarray:
         if stretch.state.shape[-1] != world.snapshot.size or stretch.drawn.size != world.drawn().size:
@@ -188,17 +189,16 @@ def _physics_labeller(world_name: str, task: Task) -> Labeller:
                 f"The states of {stretch.where} ({world_name}) do not fit {task.name!r}: {stretch.state.shape[-1]} numbers "
                 f"each, where its world has {world.snapshot.size}; the two have different bodies"
             )
-        return _of_physics(world, task, stretch, 0)
+        return _of_physics(world, task, own, stretch, 0)
 
     return labels
 
 
-def _of_physics(world: World, task: Task, stretch: Stretch, start: int) -> np.ndarray:
-    """Rewards of states whose numbers from `start` on are a snapshot of the world's physics."""
+def _of_physics(world: World, task: Task, own: PhysicsReward | None, stretch: Stretch, start: int) -> np.ndarray:
+    """Rewards, the user's `own` or the task's, of states whose numbers from `start` on are a snapshot of the physics."""
     taken, states = stretch.taken()
     rewards, row = [0.0] * len(stretch.state), 0
     spot = lambda: stretch.spot(row)  # noqa: E731 (one function for all rows: it is asked about the present one)
-    own = None if task.reward is None else PhysicsReward(task, world.physics)
     replayed = world.replay(states[:, start:], stretch.drawn)
     if own:
         own.begin()
@@ -226,12 +226,13 @@ def _gymnasium_labeller(world_name: str, task: Task) -> Labeller:
     parts = ObservationParts(inner.observation_space, world_name)
     actions, flat = ActionVector(inner.action_space, world_name), parts.size
     physics = simulation.snapshot.size if simulation else 0
+    own = PhysicsReward(task, simulation.physics) if simulation and not task.of_transitions else None
 
     def labels(stretch: Stretch) -> np.ndarray:
         if stretch.state.shape[-1] != flat + actions.size + physics:
             raise ValueError(f"The states of {stretch.where} do not fit {world_name}")
-        if simulation and not task.of_transitions:
-            return _of_physics(simulation, task, stretch, flat + actions.size)
+        if simulation and own:
+            return _of_physics(simulation, task, own, stretch, flat + actions.size)
         return _of_transitions(parts, actions, task, stretch)
 
     return labels
