@@ -33,8 +33,8 @@ gl:
 install: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "plan2explore needs Python 3.11 or newer, but $(PYTHON) is `$(PYTHON) -V 2>&1`: try make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' || \
+	  { echo "plan2explore needs Python 3.11 or 3.12, but $(PYTHON) is `$(PYTHON) -V 2>&1`: try make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
 	  { echo "$(PYTHON) cannot make virtual environments: install its venv package (Debian: python3-venv)"; exit 1; }
 	@echo "Installing into $(VENV) (a minute or two) ..."
