@@ -36,9 +36,9 @@ class Options:
     """Exploration objectives."""
     preset: str = "modern-tiny"
     """The agent."""
-    steps: int = 20_000
+    steps: int = 24_000
     """Env steps of exploration."""
-    updates: int = 3_000
+    updates: int = 2_000
     """Updates in imagination for each goal."""
     goals: tuple[str, ...] = ()
     """Goals by name, such as goal_ne; none: all of the maze."""

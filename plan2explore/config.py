@@ -223,7 +223,9 @@ class AgentConfig:
     precision: Literal["bfloat16", "float32"] = "bfloat16"
     """Number format inside the networks. Parameters, distributions, losses and the last layers of heads are float32."""
     learn_model: bool = True
-    """Whether the world model and the ensemble learn. Zero-shot adaptation leaves them as they are."""
+    """Whether the world model and the ensemble learn. In imagination a zero-shot adaptation leaves them as they are."""
+    refine: int = 0
+    """Updates of the world model on replay, at a fifth of its learning rate, at the start of a zero-shot adaptation."""
 
 
 paper = AgentConfig()
@@ -290,13 +292,14 @@ modern_tiny = replace(
     ),
     intrinsic=replace(modern.intrinsic, width=64, learning_rate=1e-3),
     actor_critic=replace(
-        MODERN_AC, horizon=10, discount=0.97, explorer_entropy=1e-2, actor_width=64, actor_depth=2, critic_width=64,
+        MODERN_AC, horizon=5, discount=0.97, explorer_entropy=1e-2, actor_width=64, actor_depth=2, critic_width=64,
         critic_depth=2, actor_learning_rate=1e-3, critic_learning_rate=1e-3, unroll=1,
     ),
     batch=8,
     length=16,
-    updates_per_episode=500,
+    updates_per_episode=250,
     warmup=100,
+    refine=3000,
     precision="float32",
 )  # fmt: skip
 """The modern pieces on CPUs."""
@@ -417,7 +420,7 @@ class AdaptConfig:
 
 MAY_BE_0 = {
     "seed", "shots", "depth", "proprio_depth", "reward_depth", "actor_depth", "critic_depth",
-    "updates_per_episode", "environments", "block", "warmup", "evaluate_every", "evaluate_episodes",
+    "updates_per_episode", "environments", "block", "warmup", "refine", "evaluate_every", "evaluate_episodes",
 }  # fmt: skip
 """Whole numbers that may be 0; all others count something that must be there."""
 ABOVE_0 = {

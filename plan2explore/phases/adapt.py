@@ -1,8 +1,8 @@
 """Phase 2, the paper's Algorithm 2: solve a task from what exploration learned, with no or little interaction.
 
 Zero-shot: replay is labelled with the task's reward, the reward is distilled into a head on the frozen model's
-features, and an actor-critic learns in imagination. Few-shot goes on from there: the task's policy collects, the
-reward may shape the model, and everything in replay stays in use.
+features, and an actor-critic learns in imagination. Some presets refine the model on the same replay before. Few-shot
+continues from there: the task's policy collects, the reward may shape the model, and everything in replay stays in use.
 """
 
 import json
@@ -15,11 +15,12 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
 from ..agent.actor_critic import init_stats
-from ..agent.learner import Learner, LearnerState
+from ..agent.learner import Learner, LearnerState, check_finite
 from ..agent.optimizer import TrainState, init_train_state
-from ..config import AdaptConfig, ExploreConfig, Schedule, check_numbers, differences, read_config
+from ..config import AdaptConfig, AgentConfig, ExploreConfig, Schedule, Spaces, check_numbers, differences, read_config
 from ..envs import Task
 from ..envs.names import DATASET
 from ..replay import relabel
@@ -37,6 +38,8 @@ from .training import Job, disk_explained
 from .world import WorldInfo, agent_spaces, check_origin, check_room, check_simulator, check_tasks, world_info
 
 log = logging.getLogger("plan2explore.phases")
+
+REFINE_RATE, REFINE_BLOCK = 0.2, 25
 
 
 def adapt(
@@ -109,19 +112,24 @@ class Adaptation:
         """Learns the task in imagination alone."""
         agent = task_agent(self.explored, learn_model=False)
         learner = Learner(agent, agent_spaces(self.explored.world, self.info, 1))
-        return self._work(path, 0, learner, lambda: self._fresh(learner))
+        return self._work(path, 0, learner, lambda replay, progress: self._fresh(learner, replay, progress))
 
     def few_shot(self, zero: Policy, path: Path) -> Policy:
         """Goes on from the zero-shot policy, collecting."""
         agent = task_agent(self.explored, learn_model=True)
         learner = Learner(agent, agent_spaces(self.explored.world, self.info, 1))
-        return self._work(path, self.config.shots, learner, lambda: self._continued(learner, zero))
+        return self._work(path, self.config.shots, learner, lambda *_: self._continued(learner, zero))
 
-    def _fresh(self, learner: Learner) -> LearnerState:
-        """A new reward head and actor-critic on the snapshot's model."""
+    def _fresh(self, learner: Learner, replay: Replay, progress: Progress) -> LearnerState:
+        """A new reward head and actor-critic on the snapshot's model, refined if the preset says so."""
         arrays, _ = Checkpoints(self.run.folder.snapshots, keep=None).load(self.steps)
         state = learner.init(jax.random.fold_in(jax.random.key(self.config.seed), 0))
-        return state._replace(networks=state.networks | {"model": _loaded(state, "model", unpack_params(arrays))})
+        model = _loaded(state, "model", unpack_params(arrays))
+        if self.explored.agent.refine:
+            progress.say(f"Refining the world model: {counted(self.explored.agent.refine, 'update')} on replay ...")
+            spaces = replace(learner.agent.spaces, tasks=0)
+            model = refine_model(self.explored.agent, spaces, model, replay, jax.random.key(self.config.seed))
+        return state._replace(networks=state.networks | {"model": model})
 
     def _continued(self, learner: Learner, zero: Policy) -> LearnerState:
         arrays, _ = Checkpoints(RunFolder.open(zero.path).snapshots, keep=None).load(0)
@@ -176,7 +184,7 @@ class Adaptation:
         for number, episode in self._explored_episodes().load_all():
             if number in rewards:
                 replay.add_episode(replay_rows(episode, spaces, rewards[number][:, None]))
-        with open_training(job, learner, replay, progress, start=start()) as training:
+        with open_training(job, learner, replay, progress, start=lambda: start(replay, progress)) as training:
             training.run(lambda: job.folder.record_start(sys.argv))
         if job.goal:
             collected = counted(len(training.episodes.numbers()), "episode")
@@ -218,6 +226,23 @@ def task_agent(explored: ExploreConfig, learn_model: bool) -> Any:
     return replace(
         explored.agent, intrinsic=replace(explored.agent.intrinsic, objective="dreamer"), learn_model=learn_model
     )
+
+
+def refine_model(agent: AgentConfig, spaces: Spaces, model: TrainState, replay: Replay, key: PRNGKeyArray) -> TrainState:
+    """Trains a world model on replay at a reduced learning rate, which takes the noise of training out of it.
+
+    An actor-critic finds what is wrong in a model: a wall that gives way a little in each imagined step is a door.
+    """
+    rate, nothing = agent.model.learning_rate * REFINE_RATE, replace(agent.intrinsic, objective="random")
+    agent = replace(agent, model=replace(agent.model, learning_rate=rate), intrinsic=nothing, warmup=0)
+    learner = Learner(agent, spaces)
+    init_key, sample_key = jax.random.split(jax.random.fold_in(key, 2))
+    state = learner.init(init_key)
+    state = state._replace(networks=state.networks | {"model": model})
+    for update in range(0, agent.refine, REFINE_BLOCK):
+        state, metrics = learner.update_block(state, replay.sample(jax.random.fold_in(sample_key, update), REFINE_BLOCK))
+    check_finite(metrics)
+    return init_train_state(state.networks["model"].params)
 
 
 def _loaded(state: LearnerState, name: str, params: dict[str, np.ndarray]) -> TrainState:

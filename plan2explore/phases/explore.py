@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -325,15 +325,20 @@ def _work(
 
 @contextlib.contextmanager
 def open_training(
-    job: Job, learner: Learner, replay: Replay, progress: Progress, wandb: bool = False, start: LearnerState | None = None
+    job: Job,
+    learner: Learner,
+    replay: Replay,
+    progress: Progress,
+    wandb: bool = False,
+    start: Callable[[], LearnerState] | None = None,
 ) -> Iterator[Training]:
-    """A training that goes on from the folder's last checkpoint, or begins with `start` or a fresh agent."""
+    """A training that resumes from the folder's last checkpoint, or begins with what `start` makes, or a fresh agent."""
     key = jax.random.fold_in(jax.random.key(job.seed), 0)
     found = Checkpoints(job.folder.checkpoints).load_latest()
     state: LearnerState | Future[LearnerState]
     if found is None:
         thread = ThreadPoolExecutor(1, "agent")
-        state, meta = start if start is not None else thread.submit(learner.init, key), None
+        state, meta = start() if start is not None else thread.submit(learner.init, key), None
         thread.shutdown(wait=False)
         if job.goal and (there := len(EpisodeFolder(job.folder.episodes, read_only=True).numbers())):
             progress.say(f"There is no checkpoint: learning starts anew, with the {there:,} episodes that are there.")

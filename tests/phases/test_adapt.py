@@ -3,22 +3,28 @@
 import json
 import math
 import shutil
+from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from nano import TASKS, digests, evaluations, nano_adapt, parameters, remembered
 from sizes import one_learner
 
 import plan2explore as p2e
+from plan2explore.agent.learner import Learner
+from plan2explore.agent.optimizer import init_train_state
 from plan2explore.config import AdaptConfig, Schedule
 from plan2explore.envs.mujoco_env import MujocoEnv
 from plan2explore.envs.tasks import RewardError
 from plan2explore.envs.vector import VectorEnv
 from plan2explore.phases import training as training_module
-from plan2explore.phases.adapt import Adaptation, shared_out, task_agent
+from plan2explore.phases.adapt import Adaptation, refine_model, shared_out, task_agent
 from plan2explore.phases.explore import stored_config
 from plan2explore.phases.training import Training
 from plan2explore.phases.world import agent_spaces
+from plan2explore.replay.buffer import Replay, plan_replay, replay_rows
 from plan2explore.replay.files import EpisodeFolder
 from plan2explore.runs.checkpoint import BadCheckpoint, Checkpoints, unpack_params
 from plan2explore.runs.folder import RunError
@@ -78,8 +84,30 @@ def training_start(run, policy):
     """The parts as they were before the first update."""
     explored = stored_config(run.folder)
     place = Adaptation(run, policy.task, explored, AdaptConfig(), 5000)
-    state = place._fresh(one_learner(task_agent(explored, False), agent_spaces(explored.world, place.info, 1)))
+    learner = one_learner(task_agent(explored, False), agent_spaces(explored.world, place.info, 1))
+    state = place._fresh(learner, None, None)
     return {name: np.asarray(each.params) for name, each in state.networks.items()}
+
+
+def test_a_preset_may_refine_the_model_on_replay(overlapped):
+    explored = stored_config(overlapped.run.folder)
+    agent = replace(explored.agent, refine=50, model=replace(explored.agent.model, learning_rate=5e-3))
+    agent = replace(agent, intrinsic=replace(agent.intrinsic, objective="random"))
+    spaces = agent_spaces(explored.world, Adaptation(overlapped.run, None, explored, AdaptConfig(), 5000).info, 0)
+    replay = Replay(plan_replay("host", 5000, spaces).place, 5000, 1, spaces, agent.batch, agent.length)
+    for episode in overlapped.run.episodes():
+        replay.add_episode(replay_rows(episode, spaces, np.zeros((len(episode), 0), np.float32)))
+    before = snapshot(overlapped.run.path, 5000)["model"]
+    learner, key = Learner(agent, spaces), jax.random.key(3)
+
+    def loss(params):
+        state = learner.init(key)
+        state = state._replace(networks=state.networks | {"model": init_train_state(jnp.asarray(params))})
+        return float(learner.update_block(state, replay.sample(key, 1))[1]["model/loss"][0])
+
+    after = [refine_model(agent, spaces, init_train_state(jnp.asarray(before)), replay, key).params for _ in range(2)]
+    np.testing.assert_array_equal(*after)
+    assert loss(after[0]) < 0.95 * loss(before)
 
 
 def test_replay_is_the_runs_with_the_tasks_rewards(overlapped):
