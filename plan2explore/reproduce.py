@@ -1,4 +1,4 @@
-"""`plan2explore reproduce`: the paper's protocols, cell by cell (task x method x seed), into one file of results.
+"""`plan2explore reproduce`: the paper's protocols and Crafter, cell by cell (task x method x seed), into one file.
 
 A cell is a run in `OUT/runs/METHOD-TASK-SEED`. What it scored goes to `OUT/results.csv`, how it ended to `OUT/cells.jsonl`.
 Several commands may share a sweep: each takes cells that no other has.
@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
@@ -35,12 +35,26 @@ from .phases.explore import configure, explore, refuse_other
 from .phases.policy import Policy
 from .phases.progress import counted
 from .phases.run import Run
+from .phases.world import named_world
 from .reference import METHODS, TASK_AVERAGE, paper_table
-from .report.results import FEW_SHOT, PROBE, SUPERVISED, Result, append_results, results_of
+from .report.achievements import crafter_markdown, score_run
+from .report.results import (
+    ACHIEVEMENTS,
+    FEW_SHOT,
+    PROBE,
+    SUPERVISED,
+    Result,
+    append_results,
+    read_results,
+    results_of,
+)
 from .runs.files import append_line, check_folder, read_lines
 from .runs.folder import Held, RunFolder, hold
 
-Protocol = Literal["zero-shot", "few-shot"]
+Protocol = Literal["zero-shot", "few-shot", "crafter"]
+CRAFTER = "crafter"
+"""The protocol, and the only task of its cells."""
+CRAFTER_METHODS = ("plan2explore", "random")
 EPISODE = 1000  # env steps of an episode of the suite
 FINAL_EPISODES = 10
 """Episodes that the last evaluation of a cell has at least."""
@@ -84,6 +98,8 @@ def world_of(task: str, method: str, world_only: bool = False) -> str:
     Dreamer is made with its task. Others explore the bare domain; where that begins otherwise than the task, they explore
     the task's world, whose reward trains the probe alone there too: neither model nor explorer see it.
     """
+    if task == CRAFTER:
+        return "gymnasium:Crafter-v1"
     if method == "dreamer" or (task in OWN_START and not world_only):
         return task
     return split_name(task)[0]
@@ -92,7 +108,7 @@ def world_of(task: str, method: str, world_only: bool = False) -> str:
 def reproduce(
     protocol: Protocol,
     tasks: Sequence[str] = (),
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[str] | None = None,
     seeds: Sequence[int] = (0, 1, 2),
     steps: float = 1e6,
     preset: str = "paper",
@@ -105,12 +121,15 @@ def reproduce(
     world_only: bool = False,
     **options: Any,
 ) -> int:
-    """Runs a protocol of the paper; 1 if a cell failed, else 0. The same call goes on with a sweep that was killed.
+    """Runs a protocol of the paper, or scores explorations of Crafter; 1 if a cell failed, else 0.
+
+    The same call goes on with a sweep that was killed.
 
     Args:
-        protocol: zero-shot (the task is a probe of the exploration) or few-shot (and then adapts with episodes of its own).
-        tasks: By default those of the paper's table.
-        methods: Exploration objectives.
+        protocol: zero-shot (the task is a probe of the exploration), few-shot (and then adapts with episodes of its own), or
+            crafter (which achievements the exploration unlocks, without a task).
+        tasks: By default those of the paper's table; none for crafter.
+        methods: Exploration objectives; by default all six, for crafter plan2explore and random.
         seeds: One run each.
         steps: Env steps of exploration (the paper: zero-shot 3.5e6, few-shot 1e6).
         preset: Sizes of the agent.
@@ -131,20 +150,27 @@ def reproduce(
     # A number of environments is for exploring: shots have to come out even over theirs.
     adaptation = AdaptConfig(replace(config.schedule, environments=0), updates, shots)
     sweep = Sweep(protocol, whole_steps(steps), config, adaptation, Path(out), final_episodes, world_only)
+    if methods is None:
+        methods = CRAFTER_METHODS if protocol == CRAFTER else METHODS
     cells = [Cell(method, task, seed) for seed in seeds for task in tasks or paper_tasks(protocol) for method in methods]
     check_sweep(sweep, cells)
-    return run_cells(sweep, cells)
+    status = run_cells(sweep, cells)
+    if protocol == CRAFTER and (sweep.out / "results.csv").exists():
+        print(crafter_markdown(read_results([sweep.out / "results.csv"])), flush=True)
+    return status
 
 
 def paper_tasks(protocol: Protocol) -> list[str]:
-    """The tasks of the paper's table for this protocol."""
+    """The tasks of the paper's table for this protocol; Crafter is one by itself."""
+    if protocol == CRAFTER:
+        return [CRAFTER]
     return [task for task in paper_table(1 if protocol == "zero-shot" else 2) if task != TASK_AVERAGE]
 
 
 def check_sweep(sweep: Sweep, cells: Sequence[Cell]) -> None:
     """Finds mistakes in names and numbers before the first cell is begun."""
-    if sweep.protocol not in ("zero-shot", "few-shot"):
-        raise ValueError(f"There is no protocol {sweep.protocol!r}: choose zero-shot or few-shot.")
+    if sweep.protocol not in get_args(Protocol):
+        raise ValueError(f"There is no protocol {sweep.protocol!r}: choose zero-shot, few-shot or crafter.")
     if not cells:
         raise ValueError("There is nothing to run: give at least one task, one method and one seed.")
     if len(set(cells)) < len(cells):
@@ -153,15 +179,18 @@ def check_sweep(sweep: Sweep, cells: Sequence[Cell]) -> None:
         raise ValueError(f"Env steps and final episodes must be at least 1; got {sweep.steps} and {sweep.final_episodes}.")
     check_folder(sweep.out)
     check_numbers(sweep.adaptation)
-    for seed in {cell.seed for cell in cells}:
-        check_numbers(replace(sweep.config, seed=seed))
     if sweep.protocol == "few-shot" and sweep.adaptation.shots < 1:
         raise ValueError(f"Few-shot needs at least 1 shot; got {sweep.adaptation.shots}.")
     for cell in cells:
         if cell.task.startswith(GYMNASIUM):
             raise ValueError(f"The protocols are about tasks of the suite, such as {PAPER_TASKS[0]}; got {cell.task!r}.")
-        Task.named(cell.task)
+        if sweep.protocol != CRAFTER:
+            Task.named(cell.task)
+        elif cell.task != CRAFTER or cell.method == "dreamer":
+            task = f"task {cell.task}" if cell.task != CRAFTER else "method dreamer"
+            raise ValueError(f"Crafter is explored without any task: leave out the {task}.")
         configure("walker", method=cell.method)
+        check_numbers(config_of(sweep, cell))
 
 
 # --- Cells ---
@@ -229,6 +258,8 @@ def _score(sweep: Sweep, cell: Cell, results: Sequence[Result]) -> str:
 
 def final_result(sweep: Sweep, cell: Cell, results: Sequence[Result]) -> Result | None:
     """The last evaluation of what the cell is about."""
+    if sweep.protocol == CRAFTER:
+        return next((each for each in results if each.protocol == ACHIEVEMENTS), None)
     protocol = SUPERVISED if cell.method == "dreamer" else FEW_SHOT if sweep.protocol == "few-shot" else PROBE
     ours = [result for result in results if (result.task, result.protocol) == (cell.task, protocol)]
     return max(reversed(ours), key=lambda result: result.env_steps, default=None)
@@ -237,6 +268,8 @@ def final_result(sweep: Sweep, cell: Cell, results: Sequence[Result]) -> Result 
 def run_cell(sweep: Sweep, cell: Cell) -> list[Result]:
     """Explores, adapts if the protocol says so, and gives back every evaluation of the cell."""
     run = _explored(sweep, cell)
+    if sweep.protocol == CRAFTER:
+        return [score_run(run, cell.method, cell.seed)]
     policy = _adapted(sweep, cell, run) if adapts(sweep, cell) else None
     results = results_of(run.path)
     last = final_result(sweep, cell, results)
@@ -251,12 +284,13 @@ def _explored(sweep: Sweep, cell: Cell) -> Run:
     path, goal = path_of(sweep, cell), goal_of(sweep, cell)
     if was(sweep, cell, "explored"):
         return Run(path)
-    config = replace(config_of(sweep, cell), probes=(cell.task,))
+    probes = () if sweep.protocol == CRAFTER else (cell.task,)
+    config = replace(config_of(sweep, cell), probes=probes)
     if RunFolder.is_run(path):
         folder = RunFolder.open(path)
         refuse_other(folder, config, "Give the sweep the settings that the run has")
         goal = max(goal, int(folder.settings.get("goal", 0)))
-    run = explore(config.world.world, goal, path, probes=[cell.task], config=config)
+    run = explore(config.world.world, goal, path, probes=probes, config=config)
     note(sweep, cell, "explored")
     return run
 
@@ -278,11 +312,12 @@ def adapts(sweep: Sweep, cell: Cell) -> bool:
 
 
 def config_of(sweep: Sweep, cell: Cell) -> ExploreConfig:
-    """The settings of the cell's exploration."""
-    agent = sweep.config.agent
+    """The settings of the cell's exploration. Crafter's actions are not repeated."""
+    agent, world = sweep.config.agent, world_of(cell.task, cell.method, sweep.world_only)
+    repeat = 1 if cell.task == CRAFTER else sweep.config.world.action_repeat
     return replace(
         sweep.config,
-        world=replace(sweep.config.world, world=world_of(cell.task, cell.method, sweep.world_only)),
+        world=named_world(replace(sweep.config.world, world=world, action_repeat=repeat)),
         agent=replace(agent, intrinsic=replace(agent.intrinsic, objective=cell.method)),
         seed=cell.seed,
     )
@@ -358,22 +393,24 @@ def _id_of(path: Path) -> str | None:
 
 @dataclass(frozen=True)
 class ReproduceCommand:
-    """Runs the paper's protocols: every task with every method and seed. Kill it at any moment: the same command goes on.
+    """Runs the paper's protocols, or scores explorations of Crafter: every task with every method and seed.
 
-    Start it again beside itself, on another GPU for instance: each command takes cells that no other has.
+    Kill it at any moment: the same command goes on. Start it again beside itself, on another GPU for instance: each command
+    takes cells that no other has.
     """
 
     protocol: tyro.conf.Positional[Protocol]
-    """zero-shot: the task is a probe of the exploration. few-shot: and then its policy collects some episodes."""
+    """zero-shot: the task is a probe of the exploration. few-shot: and then its policy collects some episodes. crafter:
+    which achievements are unlocked without reward."""
     tasks: tuple[str, ...] = ()
     """Tasks of the suite; none: those of the paper's table (20 zero-shot, 8 few-shot)."""
-    methods: tuple[str, ...] = METHODS
-    """Exploration objectives."""
+    methods: tuple[str, ...] = ()
+    """Exploration objectives; none: all six, for crafter plan2explore and random."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """One run for each (the paper: 3)."""
     steps: float = 1e6
     """Env steps of exploration (the paper: 3.5e6 zero-shot, 1e6 few-shot)."""
-    preset: Literal["paper", "small", "tiny"] = "paper"
+    preset: Literal["paper", "small", "tiny", "modern", "modern-tiny"] = "paper"
     """Sizes of the agent."""
     out: Path = Path("reproduce")
     """Folder of the sweep: results.csv, cells.jsonl, locks/, runs/."""
@@ -401,7 +438,7 @@ def main(arguments: list[str]) -> int:
         raise ValueError(f"Name methods as --methods {command.agent.intrinsic.objective} ...: a sweep has several.")
     world = {name: value for name, value in asdict(command.view).items() if name != "world"}
     return reproduce(
-        command.protocol, command.tasks, command.methods, command.seeds, command.steps, command.preset, command.out,
+        command.protocol, command.tasks, command.methods or None, command.seeds, command.steps, command.preset, command.out,
         command.shots, command.updates, command.gradient, command.agent, command.final_episodes, command.world_only,
         **world, **asdict(command.schedule),
     )  # fmt: skip

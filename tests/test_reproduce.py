@@ -18,6 +18,7 @@ from sizes import NANO, quick
 from plan2explore import reproduce as module
 from plan2explore.envs import suite
 from plan2explore.envs.names import EXTRA_TASKS, PAPER_TASKS, split_name
+from plan2explore.phases import explore as phase
 from plan2explore.report.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, read_results
 from plan2explore.reproduce import OWN_START, Cell, main, paper_tasks, reproduce, world_of
 from plan2explore.runs.files import read_lines
@@ -131,6 +132,42 @@ def test_few_shot_explores_adapts_and_gives_dreamer_as_many_steps(tmp_path, caps
     capsys.readouterr()
     assert small(tmp_path, **few_shot) == 0
     assert capsys.readouterr().out.count("finished before") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_crafter_is_scored_by_the_achievements_of_its_episodes(tmp_path, capsys, monkeypatch):
+    """Two agents that only act, in short episodes; afterwards the score is worked out anew from the stored states."""
+    pytest.importorskip("crafter")
+    monkeypatch.setattr(phase, "EPISODE", 20)  # env steps of random actions, so that the explorer acts too
+    sweep = {
+        "protocol": "crafter", "tasks": (), "methods": None, "seeds": [0], "steps": 120, "action_repeat": 2, "obs": "pixels",
+        "size": 16, "collect": "overlap", "updates_per_episode": 0,
+        "env_arg": ("max_episode_steps=60",),
+    }  # fmt: skip
+    assert small(tmp_path, **sweep) == 0
+    said = capsys.readouterr().out
+    assert "plan2explore (DreamerV2), scoreboard" in said and "plan2explore, here" in said
+    results = {each.method: each for each in read_results([tmp_path / "results.csv"])}
+    assert sorted(results) == ["plan2explore", "random"]
+    for method, result in results.items():
+        run = module.Run(tmp_path / "runs" / f"{method}-crafter-0")
+        episodes = list(run.episodes())
+        assert episodes[-1].meta["policy"] == method
+        assert {episode.meta["action_repeat"] for episode in episodes} == {1}
+        unlocked = np.mean([(episode.proprio[:, :22] > 0).any(0) for episode in episodes], 0) * 100
+        lines = (run.path / "achievements.csv").read_text().splitlines()
+        assert lines[0] == "achievement,percent" and lines[1].startswith("collect_coal,") and len(lines) == 23
+        assert [float(line.split(",")[1]) for line in lines[1:]] == pytest.approx(unlocked, abs=1e-4)
+        assert result.score == pytest.approx(np.prod(1 + unlocked) ** (1 / 22) - 1, abs=1e-3)
+        assert result.score > 0 and result.env_steps == sum(len(episode) - 1 for episode in episodes) > 60
+        assert (result.task, result.protocol, result.episodes, result.run) == (
+            "crafter", "achievements", len(episodes), run.folder.id
+        )  # fmt: skip
+    assert small(tmp_path, **sweep) == 0
+    assert capsys.readouterr().out.count("finished before") == 2
+    assert small(tmp_path, **(sweep | {"steps": 180, "methods": ["random"]})) == 0  # the run resumes
+    assert [each.env_steps > 120 for each in read_results([tmp_path]) if each.method == "random"] == [False, True]
 
 
 # --- What happens around cells, without any learning ---
@@ -266,8 +303,11 @@ def test_ctrl_c_stops_the_sweep(tmp_path, monkeypatch):
         ({"seeds": [1, 1]}, "once only"),
         ({"seeds": [-1]}, "seed must be from 0"),
         ({"steps": float("inf")}, "one such as 1e6; got inf"),
-        ({"protocol": "many-shot"}, "zero-shot or few-shot"),
+        ({"protocol": "many-shot"}, "zero-shot, few-shot or crafter"),
         ({"protocol": "few-shot", "shots": 0}, "at least 1 shot"),
+        ({"protocol": "crafter"}, "leave out the task cartpole_swingup"),
+        ({"protocol": "crafter", "tasks": [], "methods": ["dreamer"]}, "leave out the method dreamer"),
+        ({"env_arg": ["a=1"]}, "takes no arguments"),
         ({"preset": "huge"}, "no preset 'huge'"),
     ],
 )

@@ -42,6 +42,12 @@ def published_curve(task: str, method: str = "plan2explore") -> list[Point]:
     return [Point(int(x["env_steps"]), int(x["seeds"]), float(x["mean"]), float(x["std"])) for x in lines]
 
 
+def crafter_scoreboard() -> dict[str, tuple[float, float]]:
+    """Agents that explored Crafter without reward for 1M env steps: score in percent, and its std over seeds."""
+    lines = _read("crafter_no_reward.csv")
+    return {line["agent"]: (float(line["score_percent"]), float(line["score_std"])) for line in lines}
+
+
 def _named(task: str) -> str:
     """The paper's name of a task of the suite."""
     return ALIASES.get(task, task)

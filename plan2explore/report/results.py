@@ -20,7 +20,9 @@ FEW_SHOT = "few-shot"
 """As offline, and then with episodes of the task's own policy."""
 SUPERVISED = "supervised"
 """Dreamer's own task, whose reward it saw from the start."""
-PROTOCOLS = (PROBE, OFFLINE, FEW_SHOT, SUPERVISED)
+ACHIEVEMENTS = "achievements"
+"""What the episodes of an exploration unlocked in Crafter; the score is of all episodes together and has no std."""
+PROTOCOLS = (PROBE, OFFLINE, FEW_SHOT, SUPERVISED, ACHIEVEMENTS)
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Result:
     task: str
     method: str
     protocol: str
-    """zero-shot probe, zero-shot offline, few-shot or supervised."""
+    """zero-shot probe, zero-shot offline, few-shot, supervised or achievements."""
     seed: int
     env_steps: int
     """All that the agent had seen: those of exploration, and those of the task's own episodes."""
@@ -268,7 +270,7 @@ def _evaluations(folder: RunFolder, explored: dict[str, Any], run: str, protocol
     agent = _part(explored, "agent")
     method = (_part(agent, "intrinsic") or _part(agent, "novelty")).get("objective", "")
     starts = read_lines(folder.path / "starts.jsonl")
-    origin = {"commit": _commits(starts), "hardware": _hardware(starts), "run": run}
+    origin = origin_of(folder) | {"run": run}
     for number, text in enumerate(split_lines(folder.evaluations_file)[0], 1):
         line = parse_object(text) or {}
         try:
@@ -280,6 +282,12 @@ def _evaluations(folder: RunFolder, explored: dict[str, Any], run: str, protocol
             )  # fmt: skip
         except (KeyError, TypeError, ValueError):
             log.warning("Line %d of %s is damaged and was skipped.", number, folder.evaluations_file)
+
+
+def origin_of(folder: RunFolder) -> dict[str, Any]:
+    """Where a folder's results come from."""
+    starts = read_lines(folder.path / "starts.jsonl")
+    return {"commit": _commits(starts), "hardware": _hardware(starts), "run": folder.id}
 
 
 def _part(settings: dict[str, Any], name: str) -> dict[str, Any]:

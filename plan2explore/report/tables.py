@@ -146,7 +146,7 @@ def table_markdown(results: Sequence[Result], number: int) -> str:
         theirs = [f"{scores[method]:g}" if method in scores else "–" for method in METHODS]
         cells_of_row = [f"{one} / {other}" for one, other in zip(ours, theirs, strict=True)]
         rows.append([task.replace("_", " ").title(), *cells_of_row])
-    return f"## {TITLES[number]}\n\nEach cell: here / in the paper.\n\n{_markdown(rows)}"
+    return f"## {TITLES[number]}\n\nEach cell: here / in the paper.\n\n{markdown(rows)}"
 
 
 def _ours(cells: dict[tuple[str, str], Cell], number: int, task: str, method: str) -> str:
@@ -240,12 +240,12 @@ def results_markdown(results: Sequence[Result]) -> str:
         f"## Every result: mean of the last {EPISODES} evaluation episodes\n\nUp to the env steps given, of as many "
         "evaluations as that takes; Episodes says how many there were, of the seed with fewest. (A report's score is of the "
         "last evaluation alone.) Published: mean ± standard deviation over seeds, Plan2Explore zero-shot "
-        f"and Dreamer supervised.\n\n{left_out(results)}{_markdown(rows)}"
+        f"and Dreamer supervised.\n\n{left_out(results)}{markdown(rows)}"
         + "".join(f"\n\n{comparison}" for comparison in compare(results))
     )
 
 
-def _markdown(rows: Sequence[Sequence[str]]) -> str:
+def markdown(rows: Sequence[Sequence[str]]) -> str:
     """A table of Markdown, padded so that it reads well as text too."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["| " + " | ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)) + " |" for row in rows]
