@@ -137,37 +137,41 @@ def test_few_shot_explores_adapts_and_gives_dreamer_as_many_steps(tmp_path, caps
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_crafter_is_scored_by_the_achievements_of_its_episodes(tmp_path, capsys, monkeypatch):
-    """Two agents that only act, in short episodes; afterwards the score is worked out anew from the stored states."""
+    """An agent that only acts, in short episodes; afterwards the score is worked out anew from what was observed."""
     pytest.importorskip("crafter")
-    monkeypatch.setattr(phase, "EPISODE", 20)  # env steps of random actions, so that the explorer acts too
+    monkeypatch.setattr(phase, "EPISODE", 20)  # env steps of random actions, so that the agent acts too
     sweep = {
-        "protocol": "crafter", "tasks": (), "methods": None, "seeds": [0], "steps": 120, "action_repeat": 2, "obs": "pixels",
-        "size": 16, "collect": "overlap", "updates_per_episode": 0,
-        "env_arg": ("max_episode_steps=60",),
+        "protocol": "crafter", "tasks": (), "seeds": [0], "steps": 120, "obs": "pixels", "size": 16, "collect": "overlap",
+        "action_repeat": 2, "updates_per_episode": 0, "env_arg": ("max_episode_steps=60",),
     }  # fmt: skip
     assert small(tmp_path, **sweep) == 0
     said = capsys.readouterr().out
-    assert "plan2explore (DreamerV2), scoreboard" in said and "plan2explore, here" in said
-    results = {each.method: each for each in read_results([tmp_path / "results.csv"])}
-    assert sorted(results) == ["plan2explore", "random"]
-    for method, result in results.items():
-        run = module.Run(tmp_path / "runs" / f"{method}-crafter-0")
-        episodes = list(run.episodes())
-        assert episodes[-1].meta["policy"] == method
-        assert {episode.meta["action_repeat"] for episode in episodes} == {1}
-        unlocked = np.mean([(episode.proprio[:, :22] > 0).any(0) for episode in episodes], 0) * 100
-        lines = (run.path / "achievements.csv").read_text().splitlines()
-        assert lines[0] == "achievement,percent" and lines[1].startswith("collect_coal,") and len(lines) == 23
-        assert [float(line.split(",")[1]) for line in lines[1:]] == pytest.approx(unlocked, abs=1e-4)
-        assert result.score == pytest.approx(np.prod(1 + unlocked) ** (1 / 22) - 1, abs=1e-3)
-        assert result.score > 0 and result.env_steps == sum(len(episode) - 1 for episode in episodes) > 60
-        assert (result.task, result.protocol, result.episodes, result.run) == (
-            "crafter", "achievements", len(episodes), run.folder.id
-        )  # fmt: skip
-    assert small(tmp_path, **sweep) == 0
-    assert capsys.readouterr().out.count("finished before") == 2
-    assert small(tmp_path, **(sweep | {"steps": 180, "methods": ["random"]})) == 0  # the run resumes
-    assert [each.env_steps > 120 for each in read_results([tmp_path]) if each.method == "random"] == [False, True]
+    assert "plan2explore (DreamerV2), scoreboard" in said and "random, here" in said
+    (result,), run = read_results([tmp_path / "results.csv"]), module.Run(tmp_path / "runs" / "random-crafter-0")
+    episodes = list(run.episodes())
+    assert {episode.meta["action_repeat"] for episode in episodes} == {1}
+    unlocked = np.mean([(episode.proprio[:, :22] > 0).any(0) for episode in episodes], 0) * 100
+    lines = (run.path / "achievements.csv").read_text().splitlines()
+    assert lines[0] == "achievement,percent" and lines[1].startswith("collect_coal,") and len(lines) == 23
+    assert [float(line.split(",")[1]) for line in lines[1:]] == pytest.approx(unlocked, abs=1e-4)
+    assert result.score == pytest.approx(np.prod(1 + unlocked) ** (1 / 22) - 1, abs=1e-3) and result.score > 0
+    assert result.env_steps == sum(len(episode) - 1 for episode in episodes)
+    kept = result.task, result.protocol, result.method, result.episodes, result.run
+    assert kept == ("crafter", "achievements", "random", len(episodes), run.folder.id)
+    assert small(tmp_path, **sweep) == 0 and "finished before" in capsys.readouterr().out
+    assert small(tmp_path, **(sweep | {"steps": 180})) == 0  # the run resumes
+    first, second = read_results([tmp_path])
+    assert second.episodes > first.episodes and second.env_steps > first.env_steps
+
+
+def test_crafter_is_explored_as_its_scoreboard_does(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(module, "run_cells", lambda sweep, cells: asked.extend((sweep, cell) for cell in cells) or 0)
+    assert main(["crafter", "--preset", "modern-tiny", "--seeds", "3", "--out", str(tmp_path)]) == 0
+    assert [str(cell) for _, cell in asked] == ["plan2explore-crafter-3", "random-crafter-3"]
+    for sweep, cell in asked:
+        world = module.config_of(sweep, cell).world
+        assert (world.world, world.obs, world.size, world.action_repeat) == ("gymnasium:Crafter-v1", "pixels", 64, 1)
 
 
 # --- What happens around cells, without any learning ---
