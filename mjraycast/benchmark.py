@@ -5,6 +5,8 @@ into another state of an episode of random actions, so that drawing alone is mea
 """
 
 import argparse
+import contextlib
+import importlib
 import os
 import platform
 import time
@@ -17,7 +19,10 @@ import numpy as np
 
 from . import Camera, Renderer
 
-WORLDS = ("cheetah_run", "walker_walk", "quadruped_run")
+WORLDS = (
+    "cheetah_run", "walker_walk", "quadruped_run", "Hopper-v5", "Walker2d-v5", "HalfCheetah-v5", "Ant-v5", "Humanoid-v5",
+    "Pusher-v5", "Reacher-v5", "InvertedPendulum-v5", "PointMaze_UMaze-v3", "AntMaze_UMaze-v5",
+)  # fmt: skip
 STATES = 50
 
 
@@ -36,10 +41,13 @@ def load(world: str) -> tuple[mujoco.MjModel, mujoco.MjData, Callable[[], Any]]:
     if "-v" in world:
         import gymnasium
 
+        with contextlib.suppress(ImportError):
+            gymnasium.register_envs(importlib.import_module("gymnasium_robotics"))
         env: Any = gymnasium.make(world).unwrapped
         env.reset(seed=0)
         env.action_space.seed(0)
-        return env.model, env.data, lambda: env.step(env.action_space.sample())
+        robot = getattr(env, "point_env", None) or getattr(env, "ant_env", env)  # inside of gymnasium-robotics' mazes
+        return robot.unwrapped.model, robot.unwrapped.data, lambda: env.step(env.action_space.sample())
     from dm_control import suite
 
     domain, _, task = world.rpartition("_")
@@ -49,13 +57,15 @@ def load(world: str) -> tuple[mujoco.MjModel, mujoco.MjData, Callable[[], Any]]:
     return env.physics.model.ptr, env.physics.data.ptr, lambda: env.step(random.uniform(low, high))
 
 
-def frames_per_second(world: str, size: int, camera: Camera, seconds: float) -> float:
+def frames_per_second(world: str, size: int, camera: Camera | None, seconds: float) -> float:
     """Frames drawn in a second of CPU time, the best of five parts."""
     model, data, step = load(world)
     states = []
     for _ in range(STATES):
         step()
         states.append(data.qpos.copy())
+    if camera is None:
+        camera = 0 if model.ncam else -1
     renderer = Renderer(model, size, size)
     out = np.empty((size, size, 3), np.uint8)
     renderer.render(data, camera, out)
@@ -78,10 +88,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("worlds", nargs="*", default=WORLDS)
     parser.add_argument("--size", type=int, default=64)
-    parser.add_argument("--camera", default="0", help="a name, a number, or -1 for the free camera")
+    parser.add_argument("--camera", default="", help="a name, a number, or -1 (free); else the first, or free")
     parser.add_argument("--seconds", type=float, default=2.0)
     chosen = parser.parse_args()
-    camera = int(chosen.camera) if chosen.camera.lstrip("-").isdigit() else chosen.camera
+    camera: Any = int(chosen.camera) if chosen.camera.lstrip("-").isdigit() else chosen.camera or None
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     print(f"{cpu()}, one core, {chosen.size}x{chosen.size}, MuJoCo {mujoco.__version__}")
     for world in chosen.worlds:

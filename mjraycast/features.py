@@ -6,8 +6,8 @@ import mujoco
 import numpy as np
 
 from .scene import Camera, find_camera
-from .shapes import BOX, PLANE, SUPPORTED
-from .tables import DIRECTIONAL_LIGHT, SAMPLES, SPOT_LIGHT
+from .shapes import BOX, MESH, PLANE, SUPPORTED
+from .tables import SAMPLES
 from .textures import CUBE, FLAT
 
 RGB_ROLE = int(mujoco.mjtTextureRole.mjTEXROLE_RGB)
@@ -16,7 +16,6 @@ SRGB = int(mujoco.mjtColorSpace.mjCOLORSPACE_SRGB)
 RGB_CHANNELS = 3
 SHAPE_NAMES = {
     int(mujoco.mjtGeom.mjGEOM_HFIELD): "height field",
-    int(mujoco.mjtGeom.mjGEOM_MESH): "mesh",
     int(mujoco.mjtGeom.mjGEOM_SDF): "signed distance field",
 }
 
@@ -42,8 +41,8 @@ def texture_features(model: mujoco.MjModel, kind: int, material: int) -> Iterato
     if texture < 0:
         return
     form = model.tex_type[texture]
-    if form == FLAT and kind != PLANE:
-        yield "2D texture on a shape that is not a plane"
+    if form == FLAT and kind not in (PLANE, MESH):
+        yield "2D texture on a shape that is neither a plane nor a mesh"
     if form == CUBE and kind == PLANE:
         yield "cube texture on a plane"
     if form == FLAT and model.tex_colorspace[texture] == SRGB:
@@ -52,15 +51,22 @@ def texture_features(model: mujoco.MjModel, kind: int, material: int) -> Iterato
         yield f"texture with {model.tex_nchannel[texture]} channels"
 
 
+def has_cube_texture(model: mujoco.MjModel, material: int) -> bool:
+    """Whether a material has a cube texture."""
+    texture = model.mat_texid[material][RGB_ROLE] if material >= 0 else -1
+    return bool(texture >= 0 and model.tex_type[texture] == CUBE)
+
+
 def geom_features(model: mujoco.MjModel) -> Iterator[str]:
     """What is unsupported among geoms and sites."""
     for g in visible_geoms(model):
         kind = int(model.geom_type[g])
         if kind not in SUPPORTED:
             yield shape_name(kind)
-        elif kind == PLANE and min(model.geom_size[g, :2]) <= 0:
-            yield "infinite plane"
         yield from texture_features(model, kind, model.geom_matid[g])
+        has_coordinates = kind == MESH and model.mesh_texcoordadr[model.geom_dataid[g]] >= 0
+        if has_coordinates and has_cube_texture(model, model.geom_matid[g]):
+            yield "cube texture on a mesh with texture coordinates"
     for site in range(model.nsite):
         yield from texture_features(model, int(model.site_type[site]), model.site_matid[site])
     for tendon in range(model.ntendon):
@@ -86,11 +92,8 @@ def model_features(model: mujoco.MjModel) -> Iterator[str]:
         yield "skin"
     if model.nflex:
         yield "flex"
-    for light in np.flatnonzero(model.light_active):
-        if model.light_type[light] not in (SPOT_LIGHT, DIRECTIONAL_LIGHT):
-            yield "light that is neither a spot nor directional"
-    if model.vis.quality.offsamples != SAMPLES:
-        yield f"{model.vis.quality.offsamples} samples a pixel (only {SAMPLES} are)"
+    if model.vis.quality.offsamples < SAMPLES:
+        yield f"{model.vis.quality.offsamples} samples a pixel (not {SAMPLES})"
 
 
 def unsupported(model: mujoco.MjModel, camera: Camera | None = None) -> list[str]:

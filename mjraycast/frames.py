@@ -12,6 +12,7 @@ import mujoco
 import numpy as np
 
 from .lights import CASTER_COLUMNS
+from .meshes import Meshes, build_meshes, meshes_digest
 from .passes import SKY_COLUMNS, Frame
 from .planes import make_plane_cache
 from .tables import CAMERA_SHAPE, GEOM_COLUMNS, LIGHT_COLUMNS, SAMPLES
@@ -41,7 +42,7 @@ def make_layer(pixels: int) -> Layer:
     )
 
 
-def make_frame(sizes: FrameSizes, textures: Textures) -> Frame:
+def make_frame(sizes: FrameSizes, textures: Textures, meshes: Meshes) -> Frame:
     """Empty buffers for a picture."""
     width, height, geoms, lights, planes, passes = sizes
     pixels = width * height
@@ -49,6 +50,7 @@ def make_frame(sizes: FrameSizes, textures: Textures) -> Frame:
         geoms=np.zeros((geoms, GEOM_COLUMNS)),
         lights=np.zeros((lights, LIGHT_COLUMNS)),
         textures=textures,
+        meshes=meshes,
         direct=make_layer(pixels),
         mirrored=make_layer(pixels),
         planes=make_plane_cache(planes, pixels, passes),
@@ -60,6 +62,8 @@ def make_frame(sizes: FrameSizes, textures: Textures) -> Frame:
         casters=np.zeros((geoms + 1, CASTER_COLUMNS)),
         everything=np.zeros(geoms + 1, np.int64),
         chosen=np.zeros(geoms + 1, np.int64),
+        queue=np.zeros(geoms, np.int64),
+        nearest=np.zeros(geoms),
         order=np.zeros(geoms, np.int64),
         distance=np.zeros(geoms),
     )
@@ -68,9 +72,10 @@ def make_frame(sizes: FrameSizes, textures: Textures) -> Frame:
 class Frames:
     """Frames of one kind: one, unless several threads draw at the same time."""
 
-    def __init__(self, sizes: FrameSizes, textures: Textures):
+    def __init__(self, sizes: FrameSizes, textures: Textures, meshes: Meshes):
         self._sizes = sizes
         self._textures = textures
+        self._meshes = meshes
         self._free: list[Frame] = []
 
     def take(self) -> Frame:
@@ -78,20 +83,20 @@ class Frames:
         try:
             return self._free.pop()  # one thread at a time can do this
         except IndexError:
-            return make_frame(self._sizes, self._textures)
+            return make_frame(self._sizes, self._textures, self._meshes)
 
     def give_back(self, frame: Frame) -> None:
         """Lets others draw with it. One that drawing failed with is better forgotten."""
         self._free.append(frame)
 
 
-_known: weakref.WeakValueDictionary[tuple[FrameSizes, float, bytes], Frames] = weakref.WeakValueDictionary()
+_known: weakref.WeakValueDictionary[tuple[FrameSizes, float, bytes, bytes], Frames] = weakref.WeakValueDictionary()
 
 
 def shared_frames(model: mujoco.MjModel, sizes: FrameSizes, pixel: float) -> Frames:
-    """Frames for a model's pictures, `pixel` wide at depth 1; the same for all models with the same textures."""
-    key = sizes, pixel, textures_digest(model)
+    """Frames for a model's pictures, `pixel` wide at depth 1; the same for all models that look the same."""
+    key = sizes, pixel, textures_digest(model), meshes_digest(model)
     frames = _known.get(key)
     if frames is None:
-        frames = _known[key] = Frames(sizes, build_textures(model, pixel))
+        frames = _known[key] = Frames(sizes, build_textures(model, pixel), build_meshes(model))
     return frames

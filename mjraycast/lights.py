@@ -20,7 +20,8 @@ from .kernel import (
     subtract,
     vector,
 )
-from .shapes import hit_from_any_side
+from .meshes import blocks
+from .shapes import MESH, hit_from_any_side
 from .tables import (
     ATTENUATION,
     CASTS_SHADOW,
@@ -36,6 +37,9 @@ from .tables import (
     MAP_HALF_WIDTH,
     MAP_X,
     MAP_Y,
+    MESH_END,
+    MESH_ROOT,
+    MIDDLE,
     POSITION,
     RADIUS,
     RGB,
@@ -51,6 +55,7 @@ Beam = tuple[Vector, Vector, Vector, Vector, float, bool]
 
 AMBIENT_WITHOUT_LIGHTS = 0.3  # MuJoCo's light for a scene without any
 BEFORE_SURFACE = 1.0 - 1e-4  # an occluder must lie in this part of the way from the light to the point
+SELF_SHADOW = 0.02  # a mesh shades itself from this part of its radius on
 
 # Columns of the table of casters: spheres around the geoms that cast shadows. Row 0 is a sphere around all of
 # them, with their number in place of a geom.
@@ -121,11 +126,11 @@ def list_casters(geoms: Table, count: int, mirror: int, casters: Table, everythi
     for g in range(count):
         if geoms[g, CASTS_SHADOW] > 0.0 and g != mirror:
             found += 1
-            store(casters, found, CENTRE, vector(geoms, g, POSITION))
+            store(casters, found, CENTRE, vector(geoms, g, MIDDLE))
             casters[found, REACH] = geoms[g, RADIUS]
             casters[found, CASTER] = g
             everything[found - 1] = found
-            middle = add(middle, vector(geoms, g, POSITION))
+            middle = add(middle, vector(geoms, g, MIDDLE))
     middle = scale(middle, 1.0 / max(found, 1))
     reach = 0.0
     for k in range(1, found + 1):
@@ -152,6 +157,19 @@ def occludes(geoms: Table, g: int, origin: Vector, way: Vector) -> bool:
     local_way = to_local(geoms, g, way)
     t = hit_from_any_side(int(geoms[g, KIND]), vector(geoms, g, SIZE), local_origin, local_way)
     return 0.0 < t < BEFORE_SURFACE
+
+
+@compiled
+def mesh_occludes(
+    geoms: Table, g: int, nodes: np.ndarray, corners: np.ndarray, origin: Vector, way: Vector, own: int
+) -> bool:
+    """Whether mesh g lies between `origin` and `origin + way`; of the point's own mesh only what is not next to it."""
+    before = BEFORE_SURFACE
+    if g == own:
+        before -= SELF_SHADOW * geoms[g, RADIUS] / math.sqrt(dot(way, way))
+    local_origin = to_local(geoms, g, subtract(origin, vector(geoms, g, POSITION)))
+    root, end = int(geoms[g, MESH_ROOT]), int(geoms[g, MESH_END])
+    return blocks(nodes, corners, root, end, local_origin, to_local(geoms, g, way), before)
 
 
 @compiled
@@ -201,11 +219,14 @@ def choose_casters(casters: Table, light: Beam, start: Vector, end: Vector, chos
 
 
 @inlined
-def shadowed(geoms: Table, casters: Table, chosen: np.ndarray, count: int, light: Beam, point: Vector, own: int) -> bool:
+def shadowed(
+    geoms: Table, nodes: np.ndarray, triangles: np.ndarray, casters: Table, chosen: np.ndarray, count: int, light: Beam,
+    point: Vector, own: int,
+) -> bool:  # fmt: skip
     """Whether one of the chosen casters keeps a light from a point of geom `own`.
 
-    The way starts at the light, so that a point inside of another geom counts as shaded. `own` is convex and
-    cannot shade its lit side.
+    The way starts at the light, so that a point inside of another geom counts as shaded. `own` cannot shade its lit
+    side, unless it is a mesh: all other shapes are convex.
     """
     if not in_shadow_map(light, point):
         return False
@@ -218,6 +239,9 @@ def shadowed(geoms: Table, casters: Table, chosen: np.ndarray, count: int, light
         caster = chosen[k]
         if not passes_by(casters, caster, origin, way, way_squared):
             g = int(casters[caster, CASTER])
-            if g != own and occludes(geoms, g, origin, way):
+            if geoms[g, KIND] == MESH:
+                if mesh_occludes(geoms, g, nodes, triangles, origin, way, own):
+                    return True
+            elif g != own and occludes(geoms, g, origin, way):
                 return True
     return False

@@ -26,12 +26,14 @@ from .kernel import (
     vector,
 )
 from .lights import list_casters
+from .meshes import Meshes
 from .planes import SHADED, STAMP, PlaneCache, fill_plane, kept, shadow_plane
 from .shapes import PLANE
-from .surfaces import lit, lit_with_shadows, surface, surface_ray, texture_colour
+from .surfaces import lit, lit_with_shadows, surface, texture_colour
 from .tables import (
     ALPHA,
     COLUMNS,
+    ENDLESS,
     EYE,
     FAR,
     KIND,
@@ -58,14 +60,17 @@ from .tables import (
     read_camera,
     read_geoms,
     read_lights,
+    to_local,
 )
 from .textures import Textures, sky_colour
-from .visibility import Layer, find_mirror, reach, samples_like, see, shows
+from .visibility import ENDLESS_HORIZON, GEOM_BITS, GEOM_MASK, Layer, find_mirror, reach, samples_like, see, shows
 
 SKY_COLOUR, SKY_COLUMNS = 1, 4  # what is kept of the sky, after STAMP
 PLANES_NOW, SKY_NOW, LIGHTS_SEEN = 0, 1, 2
 BEHIND_ALPHA = 0.3  # MuJoCo shows a plane from behind at this part of its opacity
+WIDTH_OF_HAZE = 3  # after its colour
 FARTHEST = 1e10  # where MuJoCo sorts transparent planes
+SKY_DISTANCE = 0.7  # radius and half height of the cylinder that MuJoCo draws the sky on, in far clipping depths
 
 
 class RawScene(NamedTuple):
@@ -82,6 +87,7 @@ class Frame(NamedTuple):
     geoms: np.ndarray
     lights: np.ndarray
     textures: Textures
+    meshes: Meshes
     direct: Layer
     mirrored: Layer
     planes: PlaneCache
@@ -95,6 +101,8 @@ class Frame(NamedTuple):
     casters: np.ndarray
     everything: np.ndarray  # int64: rows of all casters
     chosen: np.ndarray  # int64: rows of the casters that matter for a line of pixels
+    queue: np.ndarray  # int64: opaque geoms by their nearest depth
+    nearest: np.ndarray  # float64: these depths
     order: np.ndarray  # int64: transparent geoms by distance
     distance: np.ndarray  # float64: their distances
 
@@ -154,13 +162,15 @@ def shade_planes(frame: Frame, count: int, light_count: int) -> None:
     geoms, lights, now = frame.geoms, frame.lights, frame.stamps[PLANES_NOW]
     texels, index = frame.textures
     corners, pixels = frame.planes
+    _, nodes, triangles, _ = frame.meshes
     camera, _, owner, _ = frame.direct
     columns = int(camera[RASTER, COLUMNS])
     for g in range(count):
         if geoms[g, KIND] == PLANE and geoms[g, TRANSPARENT] == 0.0:
             fill_plane(geoms, g, lights, light_count, camera, owner, texels, index, corners, pixels, now)
             _, _, y0, y1 = pixel_box(geoms, g, camera)
-            shadow_plane(geoms, g, lights, light_count, frame.casters, frame.chosen, owner, y0, y1, columns, pixels)
+            shadow_plane(
+                geoms, g, nodes, triangles, lights, light_count, frame.casters, frame.chosen, owner, y0, y1, columns, pixels)
 
 
 @compiled
@@ -168,6 +178,7 @@ def shade_direct(frame: Frame, light_count: int) -> None:
     """Colours of all that the eye sees without a mirror."""
     geoms, lights, casters, everything = frame.geoms, frame.lights, frame.casters, frame.everything
     texels, index = frame.textures
+    _, nodes, triangles, looks = frame.meshes
     _, pixels = frame.planes
     camera, depths, owner, image = frame.direct
     sky = frame.sky
@@ -178,19 +189,24 @@ def shade_direct(frame: Frame, light_count: int) -> None:
         while left > 0:
             same = samples_like(owner, pixel, s)
             if same > 0:
-                g = owner[pixel * SAMPLES + s]
-                if g == NOTHING:
+                code = owner[pixel * SAMPLES + s]
+                g, face = code & GEOM_MASK, code >> GEOM_BITS
+                if code == NOTHING:
                     colour = vector(sky, pixel, SKY_COLOUR)
                 elif geoms[g, KIND] == PLANE:
                     colour = kept(pixels, int(geoms[g, PLANE_INDEX]), pixel, SHADED)
                 else:
-                    depth, direction, tilt = surface_ray(geoms, g, camera, pixel, s, depths[pixel * SAMPLES + s])
-                    point = along(eye, depth, direction)
-                    local, facing, to_eye = surface(geoms, g, eye, point, tilt)
-                    colour = multiply(
-                        texture_colour(geoms, g, camera, texels, index, local, direction, depth),
-                        lit_with_shadows(geoms, g, lights, light_count, casters, everything, point, facing, to_eye),
+                    depth, direction, local, facing, patch = surface(
+                        geoms, g, face, triangles, looks, camera, pixel, s, depths[pixel * SAMPLES + s]
                     )
+                    texture = texture_colour(
+                        geoms, g, face, triangles, looks, camera, texels, index, pixel, local, facing, direction, depth
+                    )
+                    point = along(eye, depth, direction)
+                    light = lit_with_shadows(
+                        geoms, g, nodes, triangles, lights, light_count, casters, everything, patch, point, eye
+                    )
+                    colour = multiply(texture, light)
                 total = add(total, scale(clamped(colour), same / SAMPLES))
                 left -= same
             s += 1
@@ -202,23 +218,25 @@ def shade_mirrored(frame: Frame, light_count: int, tint: float) -> None:
     """Colours of what the mirror shows: all lights, no shadows, no sky."""
     geoms, lights = frame.geoms, frame.lights
     texels, index = frame.textures
+    _, _, triangles, looks = frame.meshes
     camera, depths, owner, image = frame.mirrored
     eye = vector(camera, EYE, 0)
     for pixel in range(len(image)):
         total = (0.0, 0.0, 0.0)
         for s in range(SAMPLES):
-            g = owner[pixel * SAMPLES + s]
-            if g == NOTHING:
+            code = owner[pixel * SAMPLES + s]
+            if code == NOTHING:
                 continue
             same = samples_like(owner, pixel, s)
             if same > 0:
-                depth, direction, tilt = surface_ray(geoms, g, camera, pixel, s, depths[pixel * SAMPLES + s])
-                point = along(eye, depth, direction)
-                local, facing, to_eye = surface(geoms, g, eye, point, tilt)
-                colour = multiply(
-                    texture_colour(geoms, g, camera, texels, index, local, direction, depth),
-                    lit(geoms, g, lights, light_count, point, facing, to_eye, tint),
+                g, face = code & GEOM_MASK, code >> GEOM_BITS
+                depth, direction, local, facing, patch = surface(
+                    geoms, g, face, triangles, looks, camera, pixel, s, depths[pixel * SAMPLES + s]
                 )
+                texture = texture_colour(
+                    geoms, g, face, triangles, looks, camera, texels, index, pixel, local, facing, direction, depth
+                )
+                colour = multiply(texture, lit(geoms, g, lights, light_count, patch, eye, tint))
                 total = add(total, scale(colour, same / SAMPLES))
         store(image, pixel, 0, total)
 
@@ -248,6 +266,7 @@ def blend(frame: Frame, layer: Layer, g: int, light_count: int, mirror: int, tin
     """Draws transparent geom g over a layer."""
     geoms, lights = frame.geoms, frame.lights
     texels, index = frame.textures
+    _, nodes, triangles, looks = frame.meshes
     camera, depths, _, image = layer
     eye = vector(camera, EYE, 0)
     alpha = geoms[g, ALPHA]
@@ -258,29 +277,25 @@ def blend(frame: Frame, layer: Layer, g: int, light_count: int, mirror: int, tin
     for y in range(y0, y1):
         for x in range(x0, x1):
             pixel = y * columns + x
-            open_samples, covered, depth = 0, 0, 0.0
-            direction = (0.0, 0.0, 0.0)
+            open_samples, covered, last, face, depth = 0, 0, 0, 0, 0.0
             for s in range(SAMPLES):
                 limit = depths[pixel * SAMPLES + s]
                 if limit == 0.0:  # a sample that does not show the mirror
                     continue
                 open_samples += 1
                 through = ray(camera, x + SAMPLE_X[s], y + SAMPLE_Y[s])
-                t = reach(geoms, g, eye, through, mirror)
+                t, there = reach(geoms, g, nodes, triangles, eye, through, mirror)
                 if camera[LENS, NEAR] < t < limit:
-                    covered, depth, direction = covered + 1, t, through
+                    covered, last, face, depth = covered + 1, s, there, t
             if covered == 0:
                 continue
-            centre = ray(camera, x + 0.5, y + 0.5)
-            t = reach(geoms, g, eye, centre, mirror)
-            if t > camera[LENS, NEAR]:
-                depth, direction = t, centre
-            point = along(eye, depth, direction)
-            local, facing, to_eye = surface(geoms, g, eye, point, 0.0)
-            colour = multiply(
-                texture_colour(geoms, g, camera, texels, index, local, direction, depth),
-                lit(geoms, g, lights, light_count, point, facing, to_eye, tint),
+            depth, direction, local, facing, patch = surface(
+                geoms, g, face, triangles, looks, camera, pixel, last, depth
             )
+            texture = texture_colour(
+                geoms, g, face, triangles, looks, camera, texels, index, pixel, local, facing, direction, depth
+            )
+            colour = multiply(texture, lit(geoms, g, lights, light_count, patch, eye, tint))
             old = vector(image, pixel, 0)
             change = subtract(scale(colour, covered / SAMPLES), scale(old, covered / open_samples))
             store(image, pixel, 0, add(old, scale(change, alpha)))
@@ -302,12 +317,51 @@ def draw_mirror(frame: Frame, count: int, light_count: int, transparent: int, mi
     mirror_camera(camera, geoms, mirror, layer.camera)
     for j in range(len(layer.depth)):
         layer.depth[j] = camera[LENS, FAR] if owner[j] == mirror else 0.0
-    see(geoms, count, layer, mirror)
+    nodes, triangles = frame.meshes.nodes, frame.meshes.corners
+    see(geoms, count, nodes, triangles, layer, mirror, ENDLESS_HORIZON, frame.queue, frame.nearest)
     tint = geoms[mirror, REFLECTANCE]
     shade_mirrored(frame, light_count, tint)
     blend_all(frame, layer, transparent, light_count, mirror, tint)
     for pixel in range(len(image)):
         store(image, pixel, 0, add(vector(image, pixel, 0), vector(layer.image, pixel, 0)))
+
+
+@compiled
+def draw_haze(frame: Frame, count: int, haze: np.ndarray, horizon: float) -> None:
+    """Lets an infinite plane end in haze, if the eye is above it: a cone, from the plane up to the horizon at eye level.
+
+    It is `haze[WIDTH_OF_HAZE]` of the horizon's distance wide, opaque on one circle and clear at both ends.
+    """
+    geoms, camera, depth, image = frame.geoms, frame.direct.camera, frame.direct.depth, frame.direct.image
+    plane = NOTHING
+    for g in range(count):
+        if plane == NOTHING and geoms[g, ENDLESS] > 0.0 and geoms[g, ENDLESS + 1] > 0.0 and geoms[g, KIND] == PLANE:
+            plane = g
+    if plane == NOTHING:
+        return
+    elevation = height_above(geoms, plane, vector(camera, EYE, 0)) / horizon
+    if elevation <= 0.0:
+        return
+    wide, columns = haze[WIDTH_OF_HAZE], int(camera[RASTER, COLUMNS])
+    narrow = math.atan2(1.0, wide)
+    opaque = math.sqrt(0.5) * wide * math.sin(narrow) / math.sin(0.75 * math.pi - narrow)
+    for pixel in range(len(image)):
+        direction = to_local(geoms, plane, ray(camera, pixel % columns + 0.5, pixel // columns + 0.5))
+        level = math.sqrt(direction[0] * direction[0] + direction[1] * direction[1])
+        slope = -direction[2] / max(level, 1e-12)
+        if slope < 0.0:
+            continue
+        distance = 1.0 / (1.0 + slope * wide / elevation)
+        height = 1.0 - (1.0 - distance) / wide
+        if height < 0.0:
+            continue
+        alpha = height / opaque if height < opaque else (1.0 - height) / (1.0 - opaque)
+        behind = 0
+        for s in range(SAMPLES):
+            behind += depth[pixel * SAMPLES + s] > distance * horizon / level
+        old = vector(image, pixel, 0)
+        colour = (haze[0], haze[1], haze[2])
+        store(image, pixel, 0, along(old, alpha * behind / SAMPLES, subtract(colour, old)))
 
 
 @compiled
@@ -326,15 +380,15 @@ def make_draw(sources: int) -> Any:
     @entry
     def draw(
         raw: RawScene, frame: Frame, count: int, light_count: int, shadow_clip: float, shadow_scale: float,
-        sky_texture: int, out: np.ndarray,
+        sky_texture: int, haze: np.ndarray, out: np.ndarray,
     ) -> int:  # fmt: skip
         """Draws MuJoCo's present scene. Answers the first geom that it cannot draw, or NOTHING."""
         if sources < 0:  # never, but a free variable must be used
             return NOTHING
         geoms, lights, direct = frame.geoms, frame.lights, frame.direct
         read_camera(raw.cameras, out.shape[1], out.shape[0], direct.camera)
-        read_lights(raw.lights, light_count, shadow_clip, shadow_scale, lights)
-        unknown = read_geoms(raw.geoms, count, direct.camera, geoms)
+        light_count = read_lights(raw.lights, light_count, shadow_clip, shadow_scale, lights)
+        unknown = read_geoms(raw.geoms, count, direct.camera, frame.meshes.table, geoms)
         if unknown != NOTHING:
             return unknown
         refresh_caches(frame, count, light_count)
@@ -343,12 +397,16 @@ def make_draw(sources: int) -> Any:
         eye = vector(direct.camera, EYE, 0)
         transparent = sort_transparent(geoms, count, eye, frame.order, frame.distance)
         direct.depth[:] = direct.camera[LENS, FAR]
-        see(geoms, count, direct, NOTHING)
+        horizon = SKY_DISTANCE * direct.camera[LENS, FAR] if sky_texture >= 0 else ENDLESS_HORIZON
+        nodes, triangles = frame.meshes.nodes, frame.meshes.corners
+        see(geoms, count, nodes, triangles, direct, NOTHING, horizon, frame.queue, frame.nearest)
         fill_sky(frame, sky_texture)
         shade_planes(frame, count, light_count)
         shade_direct(frame, light_count)
         if mirror != NOTHING:
             draw_mirror(frame, count, light_count, transparent, mirror)
+        if sky_texture >= 0:
+            draw_haze(frame, count, haze, horizon)
         blend_all(frame, direct, transparent, light_count, NOTHING, 1.0)
         quantize(direct.image, out)
         return NOTHING

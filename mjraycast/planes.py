@@ -27,31 +27,33 @@ from .lights import beam, choose_casters, own_light, reflected_light, shadowed
 from .shapes import hit_plane
 from .tables import (
     COLUMNS,
+    ENDLESS,
     EYE,
     LENS,
+    MOST_CELLS,
     PIXEL,
     PLANE_INDEX,
     POSITION,
     RASTER,
     RIGHT,
+    ROWS,
     SAMPLE_X,
     SAMPLE_Y,
     SAMPLES,
     SHADOWS,
     SIZE,
     TEXTURE,
-    TEXTURE_REPEAT,
-    TEXTURE_UNIFORM,
+    TEXTURE_SCALE,
+    TEXTURE_SHIFT,
     UP,
     pixel_box,
     ray,
     to_local,
     to_world,
 )
-from .textures import FIRST_LEVEL, HEIGHT, LEVEL_COUNT, WIDTH, filtered, repeats_per_metre
+from .textures import FIRST_LEVEL, HEIGHT, LEVEL_COUNT, WIDTH, filtered
 from .visibility import shows
 
-MOST_CELLS = 200  # along one side of a plane, in MuJoCo
 CORNERS = MOST_CELLS + 1
 
 # Columns of what is kept of a corner and of a pixel; it holds while STAMP is the present one. The colour has
@@ -78,12 +80,15 @@ def make_plane_cache(planes: int, pixels: int, passes: int) -> PlaneCache:
 
 
 @compiled
-def grid(half: float, spacing: float) -> tuple[int, float, float]:
+def grid(half: float, spacing: float, endless: float) -> tuple[int, float, float]:
     """MuJoCo's division of a plane's side: the number of cells, and the width of outer and inner ones.
 
     Inner cells are twice the plane's third size wide, an even number of them, and the outer two fill the
-    rest.
+    rest; those of an infinite plane are as many as there can be.
     """
+    if endless > 0.0:
+        width = 2.0 * half / MOST_CELLS
+        return MOST_CELLS, width, width
     step = max(spacing, half / (MOST_CELLS - 2))
     inner = int(half / max(step, 1e-15))
     inner -= inner % 2
@@ -134,26 +139,41 @@ def light_corner(
     store(row, j, CORNER_LIGHT, clamped(unshadowed))
 
 
+@compiled
+def local_lens(geoms: Table, g: int, camera: Table) -> tuple[Vector, Vector, Vector, Vector]:
+    """In the frame of geom g: the eye, the ray through the picture's upper left corner, and a pixel's step right and up."""
+    right = scale(to_local(geoms, g, vector(camera, RIGHT, 0)), camera[LENS, PIXEL])
+    up = scale(to_local(geoms, g, vector(camera, UP, 0)), camera[LENS, PIXEL])
+    eye = to_local(geoms, g, subtract(vector(camera, EYE, 0), vector(geoms, g, POSITION)))
+    return eye, to_local(geoms, g, ray(camera, 0.0, 0.0)), right, up
+
+
 @inlined
 def plane_texture(
-    geoms: Table, g: int, texels: np.ndarray, index: np.ndarray, local: Vector, direction: Vector,
-    right: Vector, up: Vector,
+    geoms: Table, g: int, texels: np.ndarray, index: np.ndarray, lens: tuple[Vector, Vector, Vector, Vector],
+    x: int, y: int, rows: int, local: Vector,
 ) -> Vector:  # fmt: skip
-    """Texture of plane g where a ray meets it; white without a texture.
+    """Texture of plane g at a point that a pixel shows; white without a texture.
 
-    All in the plane's frame; `right` and `up` are the steps, at the point's depth, to the next pixels.
+    Rasterisers choose one mip level for each two by two pixels, by differences between their centres.
     """
     texture = int(geoms[g, TEXTURE])
     if texture < 0:
         return 1.0, 1.0, 1.0
-    s = repeats_per_metre(geoms[g, TEXTURE_REPEAT], geoms[g, SIZE], geoms[g, TEXTURE_UNIFORM])
-    t = repeats_per_metre(geoms[g, TEXTURE_REPEAT + 1], geoms[g, SIZE + 1], geoms[g, TEXTURE_UNIFORM])
     first = index[texture, FIRST_LEVEL]
-    flat_x, flat_y = direction[0] / direction[2], direction[1] / direction[2]
-    wide = max(abs(right[0] - right[2] * flat_x), abs(up[0] - up[2] * flat_x)) * s * index[first, WIDTH]
-    high = max(abs(right[1] - right[2] * flat_y), abs(up[1] - up[2] * flat_y)) * t * index[first, HEIGHT]
-    x, y = (geoms[g, SIZE] + local[0]) * s, (geoms[g, SIZE + 1] - local[1]) * t
-    return filtered(texels, index, first, index[texture, LEVEL_COUNT], x, y, max(wide, high), True)
+    eye, upper_left, right, up = lens
+    lower = y + (rows - 1 - y) % 2  # OpenGL counts rows from below
+    a = along(along(upper_left, x - x % 2 + 0.5, right), -(lower + 0.5), up)
+    b, c = add(a, right), add(a, up)
+    wide = index[first, WIDTH] * geoms[g, TEXTURE_SCALE] * eye[2]
+    high = index[first, HEIGHT] * geoms[g, TEXTURE_SCALE + 1] * eye[2]
+    da, db, dc = 1.0 / a[2], 1.0 / b[2], 1.0 / c[2]
+    across_s, across_t = wide * (b[0] * db - a[0] * da), high * (b[1] * db - a[1] * da)
+    upward_s, upward_t = wide * (c[0] * dc - a[0] * da), high * (c[1] * dc - a[1] * da)
+    density = max(across_s * across_s + across_t * across_t, upward_s * upward_s + upward_t * upward_t)
+    s = local[0] * geoms[g, TEXTURE_SCALE] + geoms[g, TEXTURE_SHIFT]
+    t = local[1] * geoms[g, TEXTURE_SCALE + 1] + geoms[g, TEXTURE_SHIFT + 1]
+    return filtered(texels, index, first, index[texture, LEVEL_COUNT], s, t, density, True)
 
 
 @inlined
@@ -207,10 +227,9 @@ def fill_plane(
     eye = vector(camera, EYE, 0)
     shape = vector(geoms, g, SIZE)
     origin = to_local(geoms, g, subtract(eye, vector(geoms, g, POSITION)))
-    right = to_local(geoms, g, scale(vector(camera, RIGHT, 0), camera[LENS, PIXEL]))
-    up = to_local(geoms, g, scale(vector(camera, UP, 0), camera[LENS, PIXEL]))
-    x_grid, y_grid = grid(shape[0], shape[2]), grid(shape[1], shape[2])
-    columns = int(camera[RASTER, COLUMNS])
+    x_grid, y_grid = grid(shape[0], shape[2], geoms[g, ENDLESS]), grid(shape[1], shape[2], geoms[g, ENDLESS + 1])
+    columns, rows = int(camera[RASTER, COLUMNS]), int(camera[RASTER, ROWS])
+    lens = local_lens(geoms, g, camera)
     x0, x1, y0, y1 = pixel_box(geoms, g, camera)
     for y in range(y0, y1):
         for x in range(x0, x1):
@@ -226,7 +245,7 @@ def fill_plane(
                 depth = hit_plane(shape, origin, direction)
                 sample += 1
             local = along(origin, depth, direction)
-            texture = plane_texture(geoms, g, texels, index, local, direction, scale(right, depth), scale(up, depth))
+            texture = plane_texture(geoms, g, texels, index, lens, x, y, rows, local)
             i, place_x = grid_cell(local[0], shape[0], x_grid[0], x_grid[1], x_grid[2])
             j, place_y = grid_cell(local[1], shape[1], y_grid[0], y_grid[1], y_grid[2])
             light_cell(geoms, g, lights, light_count, eye, i, j, x_grid, y_grid, corners, now)
@@ -256,8 +275,8 @@ def row_ends(owner: np.ndarray, g: int, y: int, columns: int) -> tuple[int, int]
 
 @compiled
 def shadow_plane(
-    geoms: Table, g: int, lights: Table, light_count: int, casters: Table, chosen: np.ndarray,
-    owner: np.ndarray, y0: int, y1: int, columns: int, pixels: np.ndarray,
+    geoms: Table, g: int, nodes: np.ndarray, triangles: np.ndarray, lights: Table, light_count: int, casters: Table,
+    chosen: np.ndarray, owner: np.ndarray, y0: int, y1: int, columns: int, pixels: np.ndarray,
 ) -> None:  # fmt: skip
     """Adds, at the pixels that show plane g, the light of those lights that nothing keeps away."""
     plane = int(geoms[g, PLANE_INDEX])
@@ -281,6 +300,6 @@ def shadow_plane(
                 if not shows(owner, pixel, g) or colour[0] + colour[1] + colour[2] <= VISIBLE_LIGHT:
                     continue
                 point = kept(pixels, plane, pixel, POINT)
-                if not shadowed(geoms, casters, chosen, count, light, point, g):
+                if not shadowed(geoms, nodes, triangles, casters, chosen, count, light, point, g):
                     for k in range(3):
                         pixels[plane, pixel, SHADED + k] += pixels[plane, pixel, column + k]

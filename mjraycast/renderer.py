@@ -52,6 +52,7 @@ class Renderer:
         self._shadow_clip = float(model.stat.extent * model.vis.map.shadowclip) if has_shadows else 0.0
         self._shadow_scale = float(model.vis.map.shadowscale)
         self._sky = find_sky(model)
+        self._haze = np.array([*model.vis.rgba.haze[:3], model.vis.map.haze], float)
 
     def render(self, data: mujoco.MjData, camera: Camera = -1, out: np.ndarray | None = None) -> np.ndarray:
         """The present picture, uint8 (height, width, 3), drawn into `out` when that is given.
@@ -68,7 +69,7 @@ class Renderer:
         chosen = self._camera(camera)
         scene = self._source.update(data, chosen)
         frames = self._frames_for(chosen)
-        constants = self._shadow_clip, self._shadow_scale, self._sky
+        constants = self._shadow_clip, self._shadow_scale, self._sky, self._haze
         frame = frames.take()
         with nullcontext() if Renderer._is_ready else one_at_a_time(draw):
             unknown = draw(self._raw, frame, scene.ngeom, scene.nlight, *constants, out)

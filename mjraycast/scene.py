@@ -17,7 +17,7 @@ FREE_CAMERA = -1
 ALL_CATEGORIES = int(mujoco.mjtCatBit.mjCAT_ALL)
 
 GEOM_FIELDS = (
-    "type", "dataid", "category", "texid", "texuniform", "size", "pos", "mat", "rgba", "emission", "specular",
+    "type", "dataid", "category", "matid", "texid", "texuniform", "size", "pos", "mat", "rgba", "emission", "specular",
     "shininess", "reflectance", "texrepeat",
 )  # fmt: skip
 LIGHT_FIELDS = (

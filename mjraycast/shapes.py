@@ -6,11 +6,11 @@ invisible.
 
 import math
 
-from .kernel import Vector, compiled, dot, normalized, scale
+from .kernel import Vector, compiled, dot, inlined, normalized, scale
 
 # MuJoCo's mjtGeom numbers.
-PLANE, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX = 0, 2, 3, 4, 5, 6
-SUPPORTED = (PLANE, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX)
+PLANE, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = 0, 2, 3, 4, 5, 6, 7
+SUPPORTED = (PLANE, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH)
 
 MISS = -1.0
 PARALLEL = 1e-12  # a direction component this small (squared, for cylinders) never leaves a slab
@@ -102,7 +102,7 @@ def hit_box(size: Vector, origin: Vector, direction: Vector) -> float:
     return enter if enter <= leave else MISS
 
 
-@compiled
+@inlined
 def hit(kind: int, size: Vector, origin: Vector, direction: Vector) -> float:
     """Distance, in lengths of `direction`, to where a ray enters the shape; not above 0 when it does not."""
     if kind == PLANE:
@@ -126,16 +126,25 @@ def sign(value: float) -> float:
 
 
 @compiled
-def box_normal(size: Vector, point: Vector) -> Vector:
-    """The face on which a point of a box's surface lies."""
+def box_face(size: Vector, point: Vector) -> int:
+    """The face on which a point of a box's surface lies: -x, x, -y, y, -z and z are 0 to 5."""
     x = abs(point[0]) / size[0]
     y = abs(point[1]) / size[1]
     z = abs(point[2]) / size[2]
     if x >= y and x >= z:
-        return sign(point[0]), 0.0, 0.0
+        return 1 if point[0] > 0.0 else 0
     if y >= z:
-        return 0.0, sign(point[1]), 0.0
-    return 0.0, 0.0, sign(point[2])
+        return 3 if point[1] > 0.0 else 2
+    return 5 if point[2] > 0.0 else 4
+
+
+@compiled
+def box_normal(face: int) -> Vector:
+    """The way that a face of a box faces."""
+    towards = 2.0 * (face % 2) - 1.0
+    if face < 2:
+        return towards, 0.0, 0.0
+    return (0.0, towards, 0.0) if face < 4 else (0.0, 0.0, towards)
 
 
 @compiled
@@ -147,7 +156,7 @@ def normal(kind: int, size: Vector, point: Vector) -> Vector:
     if kind == SPHERE:
         return scale(point, 1.0 / size[0])
     if kind == BOX:
-        return box_normal(size, point)
+        return box_normal(box_face(size, point))
     if kind == CYLINDER:
         if abs(z) > size[2] * (1.0 - 1e-6):
             return 0.0, 0.0, sign(z)

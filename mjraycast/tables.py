@@ -1,19 +1,23 @@
 """The tables that a frame is computed from: geoms, lights and a camera, read from MuJoCo's scene."""
 
 import math
+from typing import Any
 
 import mujoco
 import numpy as np
 
 from .kernel import Table, Vector, add, compiled, cross, dot, normalized, scale, store, subtract, vector
-from .shapes import BOX, PLANE, SPHERE, bounding_radius, extent
+from .meshes import END, HALF_OF_MESH, HAS_COORDINATES, MIDDLE_OF_MESH, ROOT
+from .shapes import MESH, PLANE, SPHERE, bounding_radius, extent
 
 # Columns of the table of geoms. A vector takes three columns, the rotation nine (row after row).
 KIND, SIZE, POSITION, ROTATION, RGB, ALPHA = 0, 1, 4, 7, 16, 19
 EMISSION, SPECULAR, SHININESS, REFLECTANCE = 20, 21, 22, 23
-TEXTURE, TEXTURE_UNIFORM, TEXTURE_REPEAT, PLANE_INDEX = 24, 25, 26, 28
-RADIUS, CASTS_SHADOW, TRANSPARENT = 29, 30, 31
-GEOM_COLUMNS = 32
+TEXTURE, TEXTURE_UNIFORM, PLANE_INDEX = 24, 25, 26
+TEXTURE_SCALE, TEXTURE_SHIFT, ENDLESS = 27, 29, 31  # for x and y: 2D texture coordinates are scale * x + shift
+TRANSPARENT, CASTS_SHADOW, RADIUS, MIDDLE, CUBE_SCALE = 33, 34, 35, 36, 39  # MIDDLE: of the box around the shape
+MESH_ROOT, MESH_END, COORDINATES = 42, 43, 44
+GEOM_COLUMNS = 45
 
 # Columns of the table of lights.
 LIGHT_POSITION, LIGHT_DIRECTION, LIGHT_AMBIENT, LIGHT_DIFFUSE, LIGHT_SPECULAR = 0, 3, 6, 9, 12
@@ -39,6 +43,8 @@ DECORATION = int(mujoco.mjtCatBit.mjCAT_DECOR)
 OPAQUE = 0.995  # MuJoCo draws geoms below this alpha as transparent
 SHINIEST = 128.0  # the OpenGL exponent of shininess 1
 WIDEST_SHADOW_MAP = 160.0  # degrees
+MOST_CELLS = 200  # that MuJoCo divides a side of a plane into
+HORIZON = 2.1  # width of an infinite plane, in far clipping depths
 
 
 @compiled
@@ -90,11 +96,19 @@ def span(centre: float, half: float, near: float, far: float) -> tuple[float, fl
 
 
 @compiled
+def nearest_depth(geoms: Table, g: int, camera: Table) -> float:
+    """The least depth that a point of geom g can have."""
+    offset = subtract(vector(geoms, g, MIDDLE), vector(camera, EYE, 0))
+    ahead = vector(camera, AHEAD, 0)
+    return dot(offset, ahead) - extent(int(geoms[g, KIND]), vector(geoms, g, SIZE), to_local(geoms, g, ahead))
+
+
+@compiled
 def pixel_box(geoms: Table, g: int, camera: Table) -> tuple[int, int, int, int]:
     """Pixels (left, right, top, bottom; ends excluded) that geom g can touch."""
     kind = int(geoms[g, KIND])
     shape = vector(geoms, g, SIZE)
-    offset = subtract(vector(geoms, g, POSITION), vector(camera, EYE, 0))
+    offset = subtract(vector(geoms, g, MIDDLE), vector(camera, EYE, 0))
     right, up, ahead = vector(camera, RIGHT, 0), vector(camera, UP, 0), vector(camera, AHEAD, 0)
     depth = dot(offset, ahead)
     thickness = extent(kind, shape, to_local(geoms, g, ahead))
@@ -102,7 +116,13 @@ def pixel_box(geoms: Table, g: int, camera: Table) -> tuple[int, int, int, int]:
         return 0, 0, 0, 0
     near, far = depth - thickness, depth + thickness
     columns, rows = int(camera[RASTER, COLUMNS]), int(camera[RASTER, ROWS])
-    if near <= 1e-3:
+    if near <= 1e-3:  # it reaches behind the eye
+        for wide, axis in ((columns, right), (rows, up)):
+            slope = 0.5 * wide * camera[LENS, PIXEL]
+            for side in (axis, scale(axis, -1.0)):
+                inwards = normalized(add(scale(ahead, slope), side))
+                if dot(offset, inwards) + extent(kind, shape, to_local(geoms, g, inwards)) < 0.0:
+                    return 0, 0, 0, 0
         return 0, columns, 0, rows
     zoom = 1.0 / camera[LENS, PIXEL]
     low, high = span(dot(offset, right), extent(kind, shape, to_local(geoms, g, right)), near, far)
@@ -148,13 +168,57 @@ def mirror_camera(camera: Table, geoms: Table, g: int, mirrored: Table) -> None:
 
 
 @compiled
-def read_geoms(raw: np.ndarray, count: int, camera: Table, geoms: Table) -> int:
+def read_plane(geom: Any, far: float, geoms: Table, g: int) -> None:
+    """The size of a plane, which MuJoCo centres at the eye where it is infinite, and how its texture lies on it."""
+    half_turn = -0.5 if geom.size[0] <= 0.0 or geom.size[1] <= 0.0 else 0.0
+    for k in range(2):
+        towards = 1.0 if k == 0 else -1.0
+        repeat = geom.texrepeat[k]
+        endless = geom.size[k] <= 0.0
+        geoms[g, ENDLESS + k] = endless
+        if endless:
+            step = 2.0 / repeat if geom.matid >= 0 and repeat > 0.0 else HORIZON * far / (MOST_CELLS - 2)
+            geoms[g, SIZE + k] = 0.5 * HORIZON * far + step
+            geoms[g, TEXTURE_SCALE + k] = 0.5 * repeat * towards
+            geoms[g, TEXTURE_SHIFT + k] = half_turn
+        else:
+            scaled = 0.5 * repeat / (1.0 if geom.texuniform else geom.size[k])
+            geoms[g, TEXTURE_SCALE + k] = scaled * towards
+            geoms[g, TEXTURE_SHIFT + k] = scaled * geom.size[k] + half_turn
+
+
+@compiled
+def read_mesh(geom: Any, mesh: np.ndarray, geoms: Table, g: int) -> None:
+    """The tree of a mesh and the box around it, and how a texture lies on it. Its own `size` only scales textures."""
+    geoms[g, MESH_ROOT] = mesh[ROOT]
+    geoms[g, MESH_END] = mesh[END]
+    geoms[g, COORDINATES] = mesh[HAS_COORDINATES]
+    middle = (mesh[MIDDLE_OF_MESH], mesh[MIDDLE_OF_MESH + 1], mesh[MIDDLE_OF_MESH + 2])
+    store(geoms, g, MIDDLE, add(vector(geoms, g, POSITION), to_world(geoms, g, middle)))
+    for k in range(3):
+        geoms[g, SIZE + k] = mesh[HALF_OF_MESH + k]
+        geoms[g, CUBE_SCALE + k] = geom.size[k] if geom.texuniform else 1.0
+    for k in range(2):
+        repeat = geom.texrepeat[k] if geom.texrepeat[k] > 0.0 else 1.0
+        if mesh[HAS_COORDINATES] > 0.0:
+            geoms[g, TEXTURE_SCALE + k] = repeat * (geom.size[k] if geom.texuniform else 1.0)
+            geoms[g, TEXTURE_SHIFT + k] = 0.0
+        else:
+            towards = 0.5 if k == 0 else -0.5
+            geoms[g, TEXTURE_SCALE + k] = towards * repeat / (1.0 if geom.texuniform else geom.size[k])
+            geoms[g, TEXTURE_SHIFT + k] = -0.5
+
+
+@compiled
+def read_geoms(raw: np.ndarray, count: int, camera: Table, meshes: np.ndarray, geoms: Table) -> int:
     """Copies the scene's geoms into the table. Answers the first that cannot be drawn, or NOTHING."""
     eye = vector(camera, EYE, 0)
     for g in range(count):
         geom = raw[g]
         kind = geom.type
-        if not (kind == PLANE or SPHERE <= kind <= BOX) or (kind == PLANE and geom.dataid < 0):
+        if not (kind == PLANE or SPHERE <= kind <= MESH) or (kind == PLANE and geom.dataid < 0):
+            return g
+        if kind == MESH and (geom.dataid % 2 == 1 or meshes[geom.dataid // 2, ROOT] == 0.0):  # odd: a convex hull
             return g
         geoms[g, KIND] = kind
         for k in range(3):
@@ -170,9 +234,14 @@ def read_geoms(raw: np.ndarray, count: int, camera: Table, geoms: Table) -> int:
         geoms[g, REFLECTANCE] = geom.reflectance
         geoms[g, TEXTURE] = geom.texid
         geoms[g, TEXTURE_UNIFORM] = geom.texuniform
-        geoms[g, TEXTURE_REPEAT] = geom.texrepeat[0]
-        geoms[g, TEXTURE_REPEAT + 1] = geom.texrepeat[1]
         geoms[g, PLANE_INDEX] = geom.dataid
+        for k in range(3):
+            geoms[g, MIDDLE + k] = geom.pos[k]
+            geoms[g, CUBE_SCALE + k] = 1.0 if geom.texuniform else 1.0 / max(geom.size[k], 1e-12)
+        if kind == PLANE:
+            read_plane(geom, camera[LENS, FAR], geoms, g)
+        elif kind == MESH:
+            read_mesh(geom, meshes[geom.dataid // 2], geoms, g)
         geoms[g, RADIUS] = bounding_radius(kind, vector(geoms, g, SIZE))
         geoms[g, CASTS_SHADOW] = geom.category != DECORATION
         behind = kind == PLANE and height_above(geoms, g, eye) < 0.0
@@ -188,10 +257,15 @@ def shadow_map_up(direction: Vector) -> Vector:
 
 
 @compiled
-def read_lights(raw: np.ndarray, count: int, shadow_clip: float, shadow_scale: float, lights: Table) -> None:
-    """Copies the scene's lights into the table. Without a `shadow_clip` there are no shadows."""
-    for i in range(count):
-        light = raw[i]
+def read_lights(raw: np.ndarray, count: int, shadow_clip: float, shadow_scale: float, lights: Table) -> int:
+    """Copies the scene's lights into the table and answers their number. Without a `shadow_clip` there are no shadows.
+
+    As MuJoCo's OpenGL, it leaves out lights that are neither spots nor directional.
+    """
+    i = 0
+    for light in raw[:count]:
+        if light.type not in (SPOT_LIGHT, DIRECTIONAL_LIGHT):
+            continue
         for k in range(3):
             lights[i, LIGHT_POSITION + k] = light.pos[k]
             lights[i, LIGHT_DIRECTION + k] = light.dir[k]
@@ -209,3 +283,5 @@ def read_lights(raw: np.ndarray, count: int, shadow_clip: float, shadow_scale: f
         upwards = shadow_map_up(vector(lights, i, LIGHT_DIRECTION))
         store(lights, i, MAP_X, cross(vector(lights, i, LIGHT_DIRECTION), upwards))
         store(lights, i, MAP_Y, upwards)
+        i += 1
+    return i

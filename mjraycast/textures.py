@@ -1,7 +1,7 @@
 """Textures as OpenGL filters them: mip-map pyramids made once per model, and their look-up.
 
-The choice of mip level follows Mesa's software rasteriser, with whose pictures ours are compared: it blends
-two levels over half of the way between them only ("brilinear", `lp_bld_sample.c` in Mesa's sources).
+The choice of mip level follows Mesa's software rasteriser, with whose pictures ours are compared: half of a base-2
+logarithm, straight between powers of two, of the squared number of texels across a pixel.
 """
 
 import hashlib
@@ -17,12 +17,9 @@ FLAT, CUBE, SKYBOX = (int(getattr(mujoco.mjtTexture, f"mjTEXTURE_{name}")) for n
 NONE = -1
 
 # Columns of the index: its first rows are the textures', the rows that FIRST_LEVEL points to the mip levels'.
-FIRST_LEVEL, LEVEL_COUNT = 0, 1
+FIRST_LEVEL, LEVEL_COUNT, FORM = 0, 1, 2  # FORM: FLAT, CUBE or SKYBOX
 WIDTH, HEIGHT, OFFSET = 0, 1, 2
 INDEX_COLUMNS = 3
-
-BRILINEAR = 2.0
-LEVEL_SHIFT = (2.0 * BRILINEAR - 0.5) / (math.sqrt(2.0) * BRILINEAR)
 
 
 class Textures(NamedTuple):
@@ -78,7 +75,7 @@ def levels_to_drop(model: mujoco.MjModel, texture: int, pixel: float) -> int:
     if model.tex_type[texture] != SKYBOX:
         return 0
     finest = 0.5 * model.tex_width[texture] * pixel  # texels per pixel at the middle of a face, its densest place
-    return max(0, math.floor(math.log2(max(finest, 1.0) * LEVEL_SHIFT)))
+    return max(0, math.floor(math.log2(max(finest, 1.0))))
 
 
 def build_textures(model: mujoco.MjModel, pixel: float) -> Textures:
@@ -97,7 +94,7 @@ def build_textures(model: mujoco.MjModel, pixel: float) -> Textures:
                 levels.append((level.shape[1], level.shape[0], offset))
                 texels.append((level / 255.0).reshape(-1, 3).astype(np.float32))
                 offset += len(texels[-1])
-        textures.append((first, count, 0))
+        textures.append((first, count, int(model.tex_type[texture])))
     return Textures(np.concatenate(texels), np.array(textures + levels, np.int64).reshape(-1, INDEX_COLUMNS))
 
 
@@ -154,27 +151,32 @@ def texel(texels: np.ndarray, index: np.ndarray, level: int, s: float, t: float,
 
 
 @compiled
-def mip_level(density: float, count: int) -> tuple[int, float]:
-    """The mip level for a number of texels across a pixel, and the next level's weight."""
-    if density <= 1.0:
+def mip_level(squared_density: float, count: int) -> tuple[int, float]:
+    """The mip level for the squared number of texels across a pixel, and the next level's weight."""
+    residue = squared_density
+    if residue <= 1.0:
         return 0, 0.0
-    residue = density * LEVEL_SHIFT
-    level = 0
+    exponent = 0
+    while residue >= 16.0:
+        residue *= 0.0625
+        exponent += 4
     while residue >= 2.0:
         residue *= 0.5
-        level += 1
+        exponent += 1
+    detail = 0.5 * (exponent + residue - 1.0)
+    level = int(detail)
     if level >= count - 1:
         return count - 1, 0.0
-    return level, BRILINEAR * residue + 1.0 - 2.0 * BRILINEAR
+    return level, detail - level
 
 
 @inlined
 def filtered(
-    texels: np.ndarray, index: np.ndarray, first: int, count: int, s: float, t: float, density: float,
+    texels: np.ndarray, index: np.ndarray, first: int, count: int, s: float, t: float, squared_density: float,
     repeats: bool,
 ) -> Vector:  # fmt: skip
-    """Look-up between mip levels; `density` is the number of texels across a pixel."""
-    level, weight = mip_level(density, count)
+    """Look-up between mip levels; a density is the number of texels across a pixel."""
+    level, weight = mip_level(squared_density, count)
     colour = texel(texels, index, first + level, s, t, repeats)
     if weight > 0.0:
         colour = mixed(colour, texel(texels, index, first + level + 1, s, t, repeats), weight)
@@ -210,13 +212,23 @@ def on_face(face: int, direction: Vector) -> tuple[float, float, float]:
 
 
 @compiled
-def cube_colour(texels: np.ndarray, index: np.ndarray, texture: int, direction: Vector, density: float) -> Vector:
-    """Look-up in a cube map; `density` counts texels of its finest kept level across a pixel."""
+def cube_colour(
+    texels: np.ndarray, index: np.ndarray, texture: int, direction: Vector, right: Vector, up: Vector
+) -> Vector:
+    """Look-up in a cube map; `right` and `up` are what to add to the direction for the next pixels."""
     face, s, t, distance = cube_face(direction)
+    s /= distance
+    t /= distance
     count = index[texture, LEVEL_COUNT]
     first = index[texture, FIRST_LEVEL] + face * count
-    half = 0.499999 / distance  # never exactly 1, which would wrap around
-    return filtered(texels, index, first, count, s * half + 0.5, t * half + 0.5, density, False)
+    widest = 0.0
+    for step in (right, up):
+        ds, dt, dd = on_face(face, step)
+        ds, dt = ds - s * dd, dt - t * dd
+        widest = max(widest, ds * ds + dt * dt)
+    density = 0.5 * index[first, WIDTH] / distance
+    half = 0.499999  # never exactly 1, which would wrap around
+    return filtered(texels, index, first, count, s * half + 0.5, t * half + 0.5, density * density * widest, False)
 
 
 @compiled
@@ -224,19 +236,11 @@ def sky_colour(texels: np.ndarray, index: np.ndarray, sky: int, direction: Vecto
     """The sky in a direction; `right` and `up` are the steps to the next pixels. MuJoCo's sky has z up."""
     if sky < 0:
         return 0.0, 0.0, 0.0
-    turned = (direction[0], direction[2], -direction[1])
-    face, s, t, distance = cube_face(turned)
-    s /= distance
-    t /= distance
-    widest = 0.0
-    for step in (right, up):
-        ds, dt, dd = on_face(face, (step[0], step[2], -step[1]))
-        widest = max(widest, max(abs(ds - s * dd), abs(dt - t * dd)))
-    density = 0.5 * index[index[sky, FIRST_LEVEL], WIDTH] * widest / distance
-    return cube_colour(texels, index, sky, turned, density)
-
-
-@compiled
-def repeats_per_metre(repeat: float, size: float, uniform: float) -> float:
-    """Texture lengths along one metre of a plane; MuJoCo counts repeats over half of the plane."""
-    return 0.5 * repeat / (1.0 if uniform > 0.0 else size)
+    return cube_colour(
+        texels,
+        index,
+        sky,
+        (direction[0], direction[2], -direction[1]),
+        (right[0], right[2], -right[1]),
+        (up[0], up[2], -up[1]),
+    )

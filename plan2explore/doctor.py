@@ -139,9 +139,9 @@ def _opengl() -> list[Finding]:
 
     found = gl.available_backends()
     if found:
-        return [Finding("fine", f"OpenGL: {', '.join(found)} (needed only for meshes, skins and height fields)")]
+        return [Finding("fine", f"OpenGL: {', '.join(found)} (needed only for skins, height fields and flexes)")]
     fix = "as root: apt-get install libosmesa6, or libegl1 with your GPU's driver"
-    none = "OpenGL: none; only worlds with meshes, skins or height fields (dog, quadruped_escape) need it"
+    none = "OpenGL: none; only worlds with skins, height fields or flexes (dog, quadruped_escape) need it"
     return [Finding("note", none, fix)]
 
 

@@ -8,6 +8,7 @@ from mjraycast import lights as module
 from mjraycast import tables as t
 from mjraycast.shapes import CAPSULE, PLANE, SPHERE
 
+NO_MESHES = np.zeros((1, 9))
 RANDOM = np.random.default_rng(0)
 
 
@@ -28,7 +29,7 @@ def prepare(geoms, mirror, casters, everything):
 
 @numba.njit
 def shadowed(geoms, casters, chosen, count, lights, point):
-    return module.shadowed(geoms, casters, chosen, count, module.beam(lights, 0), point, -1)
+    return module.shadowed(geoms, NO_MESHES, NO_MESHES, casters, chosen, count, module.beam(lights, 0), point, -1)
 
 
 @numba.njit
@@ -47,7 +48,7 @@ def make_geoms(count):
     for geom in geoms:
         geom[t.KIND] = RANDOM.choice([SPHERE, CAPSULE])
         geom[t.SIZE : t.SIZE + 3] = RANDOM.uniform(0.05, 0.2)
-        geom[t.POSITION : t.POSITION + 3] = RANDOM.uniform(-1, 1, 3)
+        geom[t.POSITION : t.POSITION + 3] = geom[t.MIDDLE : t.MIDDLE + 3] = RANDOM.uniform(-1, 1, 3)
         geom[t.ROTATION : t.ROTATION + 9] = np.linalg.qr(RANDOM.normal(size=(3, 3)))[0].ravel()
         geom[t.RADIUS] = 2 * geom[t.SIZE]
         geom[t.CASTS_SHADOW] = 1
@@ -145,7 +146,7 @@ def test_casters_chosen_for_a_line_are_all_that_it_needs(directional):
 
 def test_points_outside_of_the_shadow_map_are_lit():
     geoms, light = make_geoms(1), make_light()
-    geoms[0, t.POSITION : t.POSITION + 3] = (0.0, 0.5, 1.0)
+    geoms[0, t.POSITION : t.POSITION + 3] = geoms[0, t.MIDDLE : t.MIDDLE + 3] = (0.0, 0.5, 1.0)
     casters, everything = np.zeros((2, module.CASTER_COLUMNS)), np.zeros(2, np.int64)
     prepare(geoms, -1, casters, everything)
     assert shadowed(geoms, casters, everything, 1, light, (0.0, 0.5, -1.0))

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import gym_worlds
 import mujoco
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from suite_worlds import LEAST_PSNR, LEAST_SSIM, SIZES, WORLDS
 from mjraycast import Renderer
 
 LIVE_STATES = 4
+LEAST_GYMNASIUM_PSNR = 35.0  # decibels; a floor of black and white shows every difference
+LEAST_MESH_PSNR = 36.0
 LIVE_SEED = 100
 
 DRAW_STATES = """
@@ -67,6 +70,7 @@ def test_pictures_are_like_osmesas_of_other_states(world, tmp_path):
 
 DRAW_EVERYTHING = """
 import sys
+import gym_worlds
 import mujoco
 import numpy as np
 from opengl import OpenGLRenderer
@@ -90,6 +94,68 @@ def test_every_shape_and_look_is_like_osmesas(tmp_path):
         # More edges and marks than any world has, so less than what worlds must reach.
         assert suite_worlds.psnr(ours, theirs) > 31
         assert suite_worlds.ssim(ours, theirs) > 0.96
+
+
+DRAW_GYMNASIUM = """
+import sys
+import gym_worlds
+import numpy as np
+from opengl import OpenGLRenderer
+np.savez(sys.argv[1], **{name: gym_worlds.pictures(name, OpenGLRenderer) for name in sys.argv[2:]})
+"""
+
+
+def assert_gymnasium_is_alike(names, path):
+    """Mean PSNR of each camera's pictures of each environment."""
+    run_with_osmesa(DRAW_GYMNASIUM, path, *names)
+    with np.load(path) as file:
+        for name in names:
+            for camera, (ours, theirs) in enumerate(zip(gym_worlds.pictures(name, Renderer), file[name], strict=True), -1):
+                decibels = np.mean([suite_worlds.psnr(*pair) for pair in zip(ours, theirs, strict=True)])
+                assert decibels >= LEAST_GYMNASIUM_PSNR, f"{name}, camera {camera}: {decibels:.1f} dB"
+
+
+def test_gymnasiums_models_are_like_osmesas(tmp_path):
+    need_osmesa()
+    assert_gymnasium_is_alike(gym_worlds.WORLDS, tmp_path / "pictures.npz")
+
+
+def test_mazes_of_gymnasium_robotics_are_like_osmesas(tmp_path):
+    pytest.importorskip("gymnasium_robotics")
+    need_osmesa()
+    assert_gymnasium_is_alike(gym_worlds.MAZES, tmp_path / "pictures.npz")
+
+
+def arm_pictures(renderer, size):
+    """The arm of meshes in four states by the free camera and by its own two."""
+    model = mujoco.MjModel.from_xml_path(str(Path(__file__).parent / "arm.xml"))
+    data, drawer, random = mujoco.MjData(model), renderer(model, size, size), np.random.default_rng(0)
+    drawn = []
+    for _ in range(4):
+        mujoco.mj_forward(model, data)
+        drawn += [drawer.render(data, camera) for camera in (-1, "front", "hand")]
+        data.qpos[:] = random.uniform(-1.2, 1.2, model.nq)
+    return np.stack(drawn)
+
+
+DRAW_ARM = """
+import sys
+import numpy as np
+from opengl import OpenGLRenderer
+from test_parity import arm_pictures
+np.savez(sys.argv[1], **{size: arm_pictures(OpenGLRenderer, int(size)) for size in ("64", "128")})
+"""
+
+
+def test_meshes_infinite_planes_and_haze_are_like_osmesas(tmp_path):
+    need_osmesa()
+    path = tmp_path / "pictures.npz"
+    run_with_osmesa(DRAW_ARM, path)
+    with np.load(path) as file:
+        for size in (64, 128):
+            pairs = list(zip(arm_pictures(Renderer, size), file[str(size)], strict=True))
+            assert min(suite_worlds.psnr(*pair) for pair in pairs) >= LEAST_MESH_PSNR
+            assert np.mean([suite_worlds.ssim(*pair) for pair in pairs]) >= LEAST_SSIM
 
 
 def test_a_wrong_picture_would_be_noticed():

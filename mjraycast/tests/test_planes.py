@@ -8,8 +8,8 @@ from mjraycast import planes as module
 
 
 @numba.njit
-def grid(half, spacing):
-    return module.grid(half, spacing)
+def grid(half, spacing, endless=0.0):
+    return module.grid(half, spacing, endless)
 
 
 @numba.njit
@@ -44,3 +44,4 @@ def test_cells_are_as_wide_as_the_plane_asks_unless_there_would_be_too_many():
     cells, _, inner = grid(100.0, 0.001)
     assert cells == module.MOST_CELLS
     assert inner == pytest.approx(200 / 198)
+    assert grid(50.0, 0.1, 1.0) == (module.MOST_CELLS, 0.5, 0.5), "an infinite plane has equal cells"

@@ -254,7 +254,7 @@ def test_an_empty_picture_is_refused():
 
 
 def test_what_cannot_be_drawn_is_refused_at_the_start():
-    with pytest.raises(UnsupportedModelError, match=r"\(mesh, skin\): it needs OpenGL"):
+    with pytest.raises(UnsupportedModelError, match=r"\(skin\): it needs OpenGL"):
         Renderer(suite.load("dog", "run").physics.model.ptr)
 
 

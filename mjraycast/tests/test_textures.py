@@ -20,12 +20,12 @@ def texel(texels, index, level, s, t, repeats):
 
 @numba.njit
 def filtered(texels, index, first, count, s, t, density):
-    return module.filtered(texels, index, first, count, s, t, density, True)
+    return module.filtered(texels, index, first, count, s, t, density**2, True)
 
 
 @numba.njit
 def cube_colour(texels, index, direction):
-    return module.cube_colour(texels, index, 0, direction, 1.0)
+    return module.cube_colour(texels, index, 0, direction, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0))
 
 
 @numba.njit

@@ -1,5 +1,7 @@
 """Pictures of MuJoCo models: `raycast` needs no OpenGL, `gl` is MuJoCo's own renderer, `auto` chooses."""
 
+import os
+import sys
 from typing import Protocol
 
 import mujoco
@@ -13,6 +15,7 @@ from .raycast import RaycastRenderer
 __all__ = ["RENDERERS", "Camera", "Renderer", "UnsupportedModelError", "available_backends", "make_renderer"]
 
 RENDERERS = ("auto", "raycast", "gl")
+SAID = "PLAN2EXPLORE_SAID_OPENGL"  # in the environment, so that worker processes do not say it again
 
 
 class Renderer(Protocol):
@@ -45,6 +48,9 @@ def make_renderer(model: mujoco.MjModel, data: mujoco.MjData, camera: Camera, si
     except (UnsupportedModelError, SceneLayoutError) as problem:
         if renderer == "raycast":
             raise
+        if SAID not in os.environ:
+            os.environ[SAID] = "1"
+            print(f"{problem} Looking for one that works here; it draws more slowly.", file=sys.stderr, flush=True)
         try:
             return GLRenderer(model, data, camera, size)
         except GLUnavailableError as error:

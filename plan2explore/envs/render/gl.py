@@ -16,7 +16,7 @@ import numpy as np
 from mjraycast.scene import Camera, Scene, find_camera
 
 BACKENDS = ("egl", "osmesa")
-PROBE_SECONDS = 60
+PROBE_SECONDS = 20
 HOW_TO_GET_GL = "Debian: apt-get install libosmesa6, or libegl1 and a driver such as libgl1-mesa-dri"
 
 # Draws one small picture; the exit code says whether that worked.

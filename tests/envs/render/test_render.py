@@ -24,17 +24,21 @@ def test_auto_is_raycast_where_the_model_is_supported(without_gl):
     assert render.RENDERERS == ("auto", "raycast", "gl")
 
 
-def test_auto_is_gl_where_it_is_not():
+def test_auto_is_gl_where_it_is_not_and_that_is_said_once(monkeypatch, capsys):
+    monkeypatch.delenv(render.SAID, raising=False)
     if not any(gl.works(backend) for backend in gl.wanted_backends()):
         pytest.skip("no OpenGL works here (Debian: apt-get install libosmesa6)")
     renderer = render.make_renderer(*arguments("dog", "run"), 0, 64)
     assert renderer.name.startswith("gl-")
     assert renderer.render().std() > 10
     renderer.close()
+    render.make_renderer(*arguments("dog", "run"), 0, 64).close()
+    said = "The ray-caster cannot draw this model (skin): it needs OpenGL. Looking for one that works here"
+    assert capsys.readouterr().err.count(said) == 1
 
 
 def test_without_gl_the_error_says_what_is_missing_and_how_to_get_it(without_gl):
-    with pytest.raises(RuntimeError, match=r"\(mesh, skin\).*libosmesa6"):
+    with pytest.raises(RuntimeError, match=r"\(skin\).*libosmesa6"):
         render.make_renderer(*arguments("dog", "run"), 0, 64)
     with pytest.raises(RuntimeError, match=r"\(height field\).*libosmesa6"):
         render.make_renderer(*arguments("quadruped", "escape"), 0, 64)
@@ -43,7 +47,7 @@ def test_without_gl_the_error_says_what_is_missing_and_how_to_get_it(without_gl)
 
 
 def test_raycast_refuses_what_it_cannot_draw():
-    with pytest.raises(render.UnsupportedModelError, match="mesh, skin"):
+    with pytest.raises(render.UnsupportedModelError, match="skin"):
         render.make_renderer(*arguments("dog", "run"), 0, 64, "raycast")
 
 
