@@ -135,7 +135,7 @@ def neighbours(coordinate: float, length: int, repeats: bool) -> tuple[int, int,
 
 @inlined
 def texel(texels: np.ndarray, index: np.ndarray, level: int, s: float, t: float, repeats: bool) -> Vector:
-    """Bilinear look-up in one level; beyond the edge the image repeats, or its edge goes on."""
+    """Bilinear look-up in one level; beyond the edge the image repeats, or its edge continues."""
     width = index[level, WIDTH]
     left, right, x = neighbours(s, width, repeats)
     top, bottom, y = neighbours(t, index[level, HEIGHT], repeats)

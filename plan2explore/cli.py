@@ -124,9 +124,9 @@ def bench(what: Annotated[str, tyro.conf.Positional]) -> int:
 
 @dataclass(frozen=True)
 class ExploreCommand:
-    """Explores a world without reward and learns a model of it (the paper's Algorithm 1), or goes on with a run.
+    """Explores a world without reward and learns a model of it (the paper's Algorithm 1), or resumes a run.
 
-    Kill it at any moment: the same command goes on. Numbers of steps are env steps.
+    Kill it at any moment: rerun the command to resume. Numbers of steps are env steps.
 
     What it seeks is --method: plan2explore, retrospective, max, curiosity, random, dreamer, or an objective of one's own.
 
@@ -134,9 +134,9 @@ class ExploreCommand:
     """
 
     world: tyro.conf.Positional[str]
-    """A bare domain (walker), a task (walker_walk), gymnasium:ID, mjcf:FILE.xml, or the folder of a run to go on with."""
+    """A bare domain (walker), a task (walker_walk), gymnasium:ID, mjcf:FILE.xml, or the folder of a run to resume."""
     steps: float | None = None
-    """Env steps in all; none: 1e6 (the paper), and those of a run that goes on."""
+    """Env steps in all; none: 1e6 (the paper), and those of the run that is resumed."""
     out: Path | None = None
     """The run's folder; none: runs/WORLD."""
     preset: Literal["paper", "small", "tiny", "modern", "modern-tiny"] = "paper"
@@ -153,7 +153,7 @@ class ExploreCommand:
 
 
 def explore(arguments: list[str]) -> int:
-    """Explores a world without reward and learns a model of it, or goes on with a run."""
+    """Explores a world without reward and learns a model of it, or resumes a run."""
     arguments = rename_flags(arguments)
     default = ExploreCommand(world=tyro.MISSING, agent=preset_of(arguments))
     command = tyro.cli(ExploreCommand, prog="plan2explore explore", args=arguments, default=default)
@@ -180,7 +180,7 @@ def explore(arguments: list[str]) -> int:
 class LearnCommand:
     """Learns world model, ensemble and tasks from episodes that are there already, without a simulator.
 
-    The same command resumes; with more --updates it goes on.
+    The same command resumes; with more --updates it continues.
     """
 
     dataset: tyro.conf.Positional[str]

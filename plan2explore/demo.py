@@ -1,12 +1,16 @@
-"""`plan2explore demo`: the whole journey on a laptop. Explore without reward, then solve tasks named only afterwards."""
+"""`plan2explore demo`: explore a maze without reward, then solve tasks that are named only afterwards."""
 
+import contextlib
 import json
-import shutil
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from math import exp
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tyro
@@ -14,135 +18,171 @@ from rich.console import Console
 from rich.table import Table
 
 from .bench.machine import machine
-from .config import ExploreConfig, Schedule, WorldConfig, tiny
-from .envs import Task
+from .config import ExploreConfig, Schedule, WorldConfig, modern_tiny
+from .envs import Task, maze
 from .phases.adapt import adapt
 from .phases.evaluate import FEWEST, Scores
 from .phases.explore import explore
 from .phases.policy import Policy
 from .phases.progress import duration
-from .phases.world import make_for_tasks
+from .phases.run import Run
 from .report.page import write_report
+from .report.pictures import write_video
 from .runs.files import append_line, keep_lines, read_json, read_lines
-from .runs.folder import RunFolder
+from .runs.folder import RunError, RunFolder
 
-WORLD = "pendulum"
+WORLD = "maze_rooms"
 METHODS = ("plan2explore", "random")
-STEPS = 16_000
-UPDATES = 5_000
+TITLES = {"plan2explore": "Plan2Explore", "random": "random actions"}
+STEPS, UPDATES = 16_000, 2_000
+SOLVED = 500
+"""A task counts as solved at half of what standing at its goal for the whole episode would pay."""
 
 
-def spin(physics: Any) -> float:
-    """Turn fast, either way."""
-    return min(1.0, abs(float(physics.named.data.qvel[0])) / 8)
+def reach(x: float, y: float) -> Callable[[Any], float]:
+    """The reward for being near a place: 1 there, 0.6 a cell away."""
+
+    def near(physics: Any) -> float:
+        ball = physics.data.qpos
+        return exp(-((ball[0] - x) ** 2 + (ball[1] - y) ** 2) / 2)
+
+    return near
 
 
-def turn_left(physics: Any) -> float:
-    """Turn fast, one way only."""
-    return min(1.0, max(0.0, float(physics.named.data.qvel[0]) / 8))
+def doorway(physics: Any) -> float:
+    """A reward of one's own, the README's: wait in the door between the northern rooms."""
+    x, y = physics.data.qpos
+    return exp(-(x**2 + (y - 2) ** 2) / 2)
 
 
-def top(physics: Any) -> float:
-    """A reward of one's own, the README's: be above the hinge, the higher the better."""
-    return max(0.0, float(physics.named.data.xmat["pole", "zz"]))
-
-
-TASKS = (Task("spin", reward=spin), Task("turn_left", reward=turn_left), Task("top", reward=top))
-ROWS = ("random policy", "zero-shot after random exploration", "zero-shot after Plan2Explore")
+TASKS = (
+    Task("north_west", reward=reach(-3, 3)),
+    Task("south_east", reward=reach(3, -3)),
+    Task("north_east", reward=reach(3, 3)),
+    Task("doorway", reward=doorway),
+)
 
 
 @dataclass(frozen=True)
 class DemoCommand:
-    """Explores a world without reward, with Plan2Explore and at random, then solves three tasks with what each learned.
+    """Explores a maze without reward, with Plan2Explore and at random, then solves four tasks with what each learned.
 
-    For 2 CPU cores: about seven minutes. Leaves a table, a plot, videos and a report.
+    For 2 CPU cores: about six minutes. Leaves a picture, a table, a video and a report.
     """
 
     out: Path = Path("runs/demo")
     """Where everything goes. What is there already is not done again."""
     seed: int = 0
     """Random seed."""
-    episodes: int = 20
+    episodes: int = 5
     """Episodes of each evaluation."""
+    only: Literal["plan2explore", "random"] | None = None
+    """One of the two explorations alone, without picture, table and report."""
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the journey and says where its results are."""
+    """Both explorations side by side, and what came of them."""
     command = tyro.cli(DemoCommand, prog="plan2explore demo", args=arguments)
     console, start = Console(soft_wrap=True), time.monotonic()
 
     def say(text: str) -> None:
         console.print(f"\n[{duration(time.monotonic() - start)}] {text}", markup=False)
 
-    say(f"The journey: explore {WORLD} without any reward, then solve {len(TASKS)} tasks with what was learned")
-    scores = journey(command, say)
+    if command.only:
+        play(command, command.only, say)
+        return 0
+    say(f"Explore {WORLD} without any reward, then solve {len(TASKS)} tasks with what was learned")
+    with beside(command, "random"):
+        say("Random actions explore in a process beside this one")
+        scores = {"plan2explore": play(command, "plan2explore", say)}
+        say("Waiting for random actions")
+    scores["random"] = play(command, "random", say)
+    runs = {method: Run(command.out / method) for method in METHODS}
+    console.print(maps_of(runs), markup=False, highlight=False)
     console.print(table_of(scores))
-    write_results(command, scores, time.monotonic() - start)
+    shares = {method: maze.coverage(WORLD, states_of(run)) for method, run in runs.items()}
+    write_results(command, scores, shares, time.monotonic() - start)
+    draw(command.out / "demo.png", runs, scores)
     say("Writing the report")
-    page = write_report([command.out / method for method in METHODS], command.out / "report.html")
-    console.print(f"{command.episodes} episodes each; {duration(time.monotonic() - start)} in all.")
-    console.print("A pendulum is so simple that random exploration can be as good: see docs/demo.md.")
-    console.print(f"Videos and scores: {command.out}; report: {page}")
+    page = write_report([run.path for run in runs.values()], command.out / "report.html")
+    console.print(headline(shares, scores), markup=False)
+    console.print(f"{duration(time.monotonic() - start)}. Picture, video and scores: {command.out}; report: {page}")
     return 0
 
 
+@contextlib.contextmanager
+def beside(command: DemoCommand, method: str) -> Iterator[None]:
+    """Runs the demo with one exploration alone in a process of its own, until the end of the block."""
+    command.out.mkdir(parents=True, exist_ok=True)
+    log = command.out / f"{method}.log"
+    given = [f"--{name}={getattr(command, name)}" for name in ("out", "seed", "episodes")]
+    flags = {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"}
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "plan2explore", "demo", f"--only={method}", *given],
+            stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=os.environ | flags,
+        )  # fmt: skip
+    try:
+        yield
+    except BaseException:
+        process.terminate()
+        raise
+    if process.wait():
+        raise RunError(f"The exploration with {TITLES[method]} failed: see {log}.")
+
+
 def demo_config(method: str, seed: int) -> ExploreConfig:
-    """The preset for CPUs, which observes vectors, with fewer updates: what two cores can train in minutes."""
-    agent = replace(tiny, intrinsic=replace(tiny.intrinsic, objective=method))
-    schedule = Schedule(updates_per_episode=130, environments=2, evaluate_every=0, snapshot_every=STEPS)
+    """The modern preset for CPUs, which observes vectors."""
+    agent = replace(modern_tiny, intrinsic=replace(modern_tiny.intrinsic, objective=method))
+    schedule = Schedule(environments=1, evaluate_every=0, snapshot_every=STEPS, seed_episodes=2)
     return ExploreConfig(WorldConfig(WORLD, obs="proprio"), schedule, agent, seed=seed)
 
 
-def journey(command: DemoCommand, say: Callable[[str], None]) -> dict[str, dict[str, Scores]]:
-    """Scores of every task: of random actions, and after both explorations."""
-    scores: dict[str, dict[str, Scores]] = {task.name: {} for task in TASKS}
-    for method, row in zip(METHODS, reversed(ROWS[1:]), strict=True):
-        say(f"Exploring with {method}: {STEPS:,} env steps, no reward")
-        run = explore(WORLD, STEPS, command.out / method, config=demo_config(method, command.seed))
-        for task in TASKS:
-            say(f"Adapting to {task.name} after {method}, without a single new step in the world")
-            policy = adapt(run, task, updates=UPDATES, seed=command.seed, evaluate_episodes=0)
-            scores[task.name][row] = found = scores_of(policy, command)
-            if method == "plan2explore":
-                shutil.copy(policy.film, command.out / f"{task.name}.mp4")
-            say(str(found))
+def play(command: DemoCommand, method: str, say: Callable[[str], None]) -> dict[str, Scores]:
+    """Explores, then adapts to every task and evaluates it. Results that are there are read."""
+    say(f"Exploring with {TITLES[method]}: {STEPS:,} env steps, no reward")
+    run = explore(WORLD, STEPS, command.out / method, config=demo_config(method, command.seed))
+    video, found = command.out / f"{method}.mp4", {}
     for task in TASKS:
-        scores[task.name][ROWS[0]] = random_scores(task, command)
-    return scores
+        say(f"Adapting to {task.name} after {TITLES[method]}, without another step in the maze")
+        policy = adapt(run, task, updates=UPDATES, seed=command.seed, evaluate_episodes=0)
+        found[task.name] = scores_of(policy, command, again=not video.exists())
+        say(str(found[task.name]))
+    if not video.exists():
+        write_video(video, np.concatenate([scores.frames for scores in found.values()], 2), fps=25)
+    return found
 
 
-def scores_of(policy: Policy, command: DemoCommand) -> Scores:
-    """Plays and films a policy. Its scores are the adaptation's one evaluation, for reports, tables and the next time."""
-    folder, name = RunFolder.open(policy.path), policy.task.name
+def scores_of(policy: Policy, command: DemoCommand, again: bool) -> Scores:
+    """Plays a policy. Its scores are the adaptation's one evaluation, for reports, tables and the next time."""
+    folder = RunFolder.open(policy.path)
     for line in read_lines(folder.evaluations_file):
-        if len(line.get("episodes", [])) == command.episodes and policy.film.exists():
-            return Scores(name, tuple(line["episodes"]))
-    scores = policy.evaluate(command.episodes, command.seed, policy.film)
+        if len(line.get("episodes", [])) == command.episodes and policy.film.exists() and not again:
+            return Scores(policy.task.name, tuple(line["episodes"]))
+    scores = policy.evaluate(command.episodes, command.seed, policy.film, mode="sample")
     keep_lines(folder.evaluations_file, [])
     append_line(folder.evaluations_file, scores.summary() | {"evaluation": 0, "updates": UPDATES})
     return scores
 
 
-def random_scores(task: Task, command: DemoCommand) -> Scores:
-    """What uniform random actions score."""
-    draw, config = np.random.default_rng(command.seed), demo_config("random", command.seed).world
-    with make_for_tasks(config, [task], command.episodes, command.seed) as worlds:
-        worlds.reset()
-        shape, total = (worlds.count, *worlds.action_space.shape), np.zeros(worlds.count)
-        running = np.ones(worlds.count, bool)
-        while running.any():
-            batch = worlds.step(draw.uniform(-1, 1, shape))
-            total += np.where(running, batch.reward, 0.0)
-            running &= ~(batch.terminated | batch.truncated)
-    return Scores(task.name, tuple(total.tolist()))
+def solved(scores: dict[str, Scores]) -> int:
+    """How many tasks were solved."""
+    return sum(each.mean >= SOLVED for each in scores.values())
+
+
+def headline(shares: dict[str, float], scores: dict[str, dict[str, Scores]]) -> str:
+    """What happened, in a sentence."""
+    found = {method: f"{shares[method]:.0%} of the maze and solved {solved(scores[method])}" for method in METHODS}
+    return f"Plan2Explore visited {found['plan2explore']} of {len(TASKS)} tasks; random actions {found['random']}."
 
 
 def table_of(scores: dict[str, dict[str, Scores]]) -> Table:
-    """Tasks by rows, means with their 95 % intervals where the episodes are enough for one."""
+    """Tasks by columns, means with their 95 % intervals where the episodes are enough for one."""
     enough = all(len(each.episodes) >= FEWEST for rows in scores.values() for each in rows.values())
-    table = Table("", *scores, title="Mean score of an episode" + " (95 % interval)" * enough)
-    for row in ROWS:
-        table.add_row(row, *(cell(scores[task][row]) for task in scores))
+    about = "Mean score of an episode of 1000 env steps" + " (95 % interval)" * enough
+    table = Table("zero-shot after", *(task.name for task in TASKS), "solved", title=about)
+    for method, found in scores.items():
+        table.add_row(TITLES[method], *map(cell, found.values()), f"{solved(found)} of {len(found)}")
     return table
 
 
@@ -154,25 +194,67 @@ def cell(scores: Scores) -> str:
     return f"{scores.mean:.0f} ({low:.0f} to {high:.0f})"
 
 
-def write_results(command: DemoCommand, scores: dict[str, dict[str, Scores]], seconds: float) -> None:
-    """The scores as JSON and as a picture."""
+def states_of(run: Run) -> np.ndarray:
+    """Every state that an exploration visited, in order."""
+    return np.concatenate([each.state.reshape(-1, each.state.shape[-1]) for each in run.episodes(pictures=False)])
+
+
+def visits_of(states: np.ndarray) -> np.ndarray:
+    """How often each cell of the maze was visited, with NaN for walls: (rows, columns)."""
+    rows = maze.rows_of(WORLD)
+    counts = np.array([[np.nan if mark == "#" else 0.0 for mark in row] for row in rows])
+    for cell in maze.cell_of(WORLD, states[~np.isnan(states).any(-1)]):
+        counts[tuple(cell)] += 1
+    return counts
+
+
+def maps_of(runs: dict[str, Run]) -> str:
+    """The maze with visited cells, one exploration beside the other, for the terminal."""
+    drawn = []
+    for method, run in runs.items():
+        counts = visits_of(states_of(run))
+        marks = [["██" if np.isnan(count) else "··" if count else "  " for count in row] for row in counts]
+        drawn.append([TITLES[method].ljust(2 * len(marks[0])), *("".join(row) for row in marks)])
+    return "\n" + "\n".join("   ".join(lines) for lines in zip(*drawn, strict=True))
+
+
+def write_results(
+    command: DemoCommand, scores: dict[str, dict[str, Scores]], shares: dict[str, float], seconds: float
+) -> None:
+    """Everything as JSON."""
     file = command.out / "demo.json"
-    if file.exists():  # nothing was done again: the time is that of the journey itself
+    if file.exists():  # nothing was done again: the time is that of the first start
         seconds = read_json(file).get("seconds", seconds)
-    plain = {task: {row: each.summary() for row, each in rows.items()} for task, rows in scores.items()}
-    content = {"seed": command.seed, "seconds": round(seconds, 1), "machine": machine(), "scores": plain}
+    plain = {method: {task: each.summary() for task, each in found.items()} for method, found in scores.items()}
+    content = {"seed": command.seed, "seconds": round(seconds, 1), "machine": machine(), "coverage": shares}
+    content["scores"] = plain
     file.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def draw(file: Path, runs: dict[str, Run], scores: dict[str, dict[str, Scores]]) -> None:
+    """One picture: visited cells as exploration went on, and the scores of the tasks."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, len(scores), figsize=(4 * len(scores), 3.2), layout="constrained")
-    for axis, (task, rows) in zip(axes, scores.items(), strict=True):
-        means = np.array([rows[row].mean for row in ROWS])
-        ends = np.array([rows[row].interval for row in ROWS])
-        enough = min(len(rows[row].episodes) for row in ROWS) >= FEWEST
-        errors = np.abs(ends.T - means) if enough else None
-        axis.bar(range(3), means, yerr=errors, color=["0.7", "tab:blue", "tab:red"], capsize=4)
-        axis.set_xticks(range(3), ["random\npolicy", "after random\nexploration", "after\nPlan2Explore"])
-        axis.set_title(task)
-    axes[0].set_ylabel("score of an episode")
-    figure.savefig(command.out / "scores.png", dpi=150)
+    shares = (0.1, 0.25, 0.5, 1.0)
+    widths = [*[1.0] * len(shares), 1.7]
+    figure, axes = plt.subplots(len(runs), len(widths), figsize=(13, 5.2), width_ratios=widths, layout="constrained")
+    colours = plt.get_cmap("viridis").with_extremes(bad="0.25", under="white")
+    for row, (method, run) in zip(axes, runs.items(), strict=True):
+        states = states_of(run)
+        for axis, share in zip(row, shares, strict=False):
+            seen = states[: int(share * len(states))]
+            axis.imshow(np.log1p(visits_of(seen)), cmap=colours, vmin=0.1)
+            axis.set_title(f"{share * STEPS:,.0f} env steps: {maze.coverage(WORLD, seen):.0%}", fontsize=10)
+            axis.set_xticks([])
+            axis.set_yticks([])
+        row[0].set_ylabel(TITLES[method], fontsize=12)
+        found = scores[method]
+        ends = np.array([each.interval if len(each.episodes) >= FEWEST else (each.mean,) * 2 for each in found.values()])
+        means = np.array([each.mean for each in found.values()])
+        row[-1].barh(range(len(found)), means, xerr=np.abs(ends.T - means), color="tab:green", capsize=3)
+        row[-1].axvline(SOLVED, color="0.5", linestyle="--", linewidth=1)
+        row[-1].set(yticks=range(len(found)), yticklabels=found, xlim=(0, 1000))
+        row[-1].set_title(f"score; {solved(found)} of {len(found)} tasks solved", fontsize=10)
+        row[-1].invert_yaxis()
+    figure.savefig(file, dpi=130)
     plt.close(figure)

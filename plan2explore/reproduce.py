@@ -123,7 +123,7 @@ def reproduce(
 ) -> int:
     """Runs a protocol of the paper, or scores explorations of Crafter; 1 if a cell failed, else 0.
 
-    The same call goes on with a sweep that was killed.
+    The same call resumes a sweep that was killed.
 
     Args:
         protocol: zero-shot (the task is a probe of the exploration), few-shot (and then adapts with episodes of its own), or
@@ -395,7 +395,7 @@ def _id_of(path: Path) -> str | None:
 class ReproduceCommand:
     """Runs the paper's protocols, or scores explorations of Crafter: every task with every method and seed.
 
-    Kill it at any moment: the same command goes on. Start it again beside itself, on another GPU for instance: each command
+    Kill it at any moment: rerun the command to resume. Start it again beside itself, on another GPU for instance: each command
     takes cells that no other has.
     """
 

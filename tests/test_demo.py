@@ -1,17 +1,21 @@
 """The journey of `plan2explore demo`, at sizes that learn nothing."""
 
+import contextlib
 import inspect
 import json
 import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sizes import NANO, quick
 
 from plan2explore import demo
+from plan2explore.envs import maze
 from plan2explore.phases.evaluate import Scores
 from plan2explore.phases.policy import Policy
+from plan2explore.runs.folder import RunError
 
 ROOT = Path(demo.__file__).parents[1]
 
@@ -19,33 +23,31 @@ ROOT = Path(demo.__file__).parents[1]
 def nano_config(method, seed, real=demo.demo_config):
     """The demo's own configuration with episodes of ten actions and networks of a few units."""
     config = real(method, seed)
-    agent = replace(NANO, intrinsic=replace(NANO.intrinsic, objective=method, gradient=config.agent.intrinsic.gradient))
-    schedule = replace(config.schedule, updates_per_episode=2, snapshot_every=6000)
+    agent = replace(NANO, intrinsic=replace(NANO.intrinsic, objective=method))
+    schedule = replace(config.schedule, updates_per_episode=2, snapshot_every=4000)
     return replace(config, world=replace(config.world, size=8, action_repeat=100), schedule=schedule, agent=agent)
 
 
 @pytest.mark.slow
-def test_the_journey_leaves_a_table_a_picture_videos_and_a_report(tmp_path, monkeypatch, capsys):
-    for name, value in {"STEPS": 6000, "UPDATES": 2, "TASKS": demo.TASKS[:2], "demo_config": nano_config}.items():
+def test_the_journey_leaves_a_table_a_picture_a_video_and_a_report(tmp_path, monkeypatch, capsys):
+    for name, value in {"STEPS": 4000, "UPDATES": 2, "TASKS": demo.TASKS[:2], "demo_config": nano_config}.items():
         monkeypatch.setattr(demo, name, value)
+    monkeypatch.setattr(demo, "beside", lambda *_: contextlib.nullcontext())  # a process would not know of these sizes
     with quick():
         assert demo.main(["--out", str(tmp_path), "--episodes", "2"]) == 0
     printed = capsys.readouterr().out
-    for words in ("random policy", "after Plan2Explore", "spin", "turn_left", str(tmp_path / "report.html")):
+    for words in ("random actions", "Plan2Explore visited", "north_west", "of 2 tasks", str(tmp_path / "report.html")):
         assert words in " ".join(printed.split())
     found = json.loads((tmp_path / "demo.json").read_text())
     assert found["machine"]["commit"] and found["seconds"] > 0
-    for task in ("spin", "turn_left"):
-        assert set(found["scores"][task]) == set(demo.ROWS)
-        assert all(len(each["episodes"]) == 2 for each in found["scores"][task].values())
-        assert (tmp_path / f"{task}.mp4").stat().st_size > 500
-    assert (tmp_path / "scores.png").stat().st_size > 5000
-    page = (tmp_path / "report.html").read_text()
-    assert "<html" in page[:500].lower()
+    assert set(found["scores"]) == set(found["coverage"]) == set(demo.METHODS)
+    assert all(0 < share < 1 for share in found["coverage"].values())
     for scores in found["scores"].values():
-        for row in demo.ROWS[1:]:
-            assert f"{scores[row]['mean']:.1f}</strong>" in page
-    assert page.count("data:video/mp4") >= 4  # what both explorations did, and the two tasks
+        assert [len(each["episodes"]) for each in scores.values()] == [2, 2]
+    assert (tmp_path / "demo.png").stat().st_size > 5000
+    assert all((tmp_path / f"{method}.mp4").stat().st_size > 500 for method in demo.METHODS)
+    page = (tmp_path / "report.html").read_text()
+    assert "<html" in page[:500].lower() and page.count("data:video/mp4") >= 4  # both explorations, and the two tasks
 
     def refuse(*_, **__):
         raise AssertionError("played again")
@@ -57,12 +59,33 @@ def test_the_journey_leaves_a_table_a_picture_videos_and_a_report(tmp_path, monk
     assert (again["scores"], again["seconds"]) == (found["scores"], found["seconds"])
 
 
-def test_random_scores_are_those_of_random_actions():
-    task = demo.TASKS[0]
-    scores = demo.random_scores(task, demo.DemoCommand(episodes=2, seed=3))
-    again = demo.random_scores(task, demo.DemoCommand(episodes=2, seed=3))
-    assert scores == again and len(scores.episodes) == 2
-    assert all(0 < score < 500 for score in scores.episodes)  # 1000 would be full speed at every env step
+def test_the_process_beside_the_demo_is_one_exploration_and_its_failure_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "METHODS", ("plan2explore",))
+    with pytest.raises(RunError, match=r"random actions failed: see .*random\.log"), demo.beside(
+        demo.DemoCommand(tmp_path, seed=-1), "random"
+    ):
+        pass
+    assert "seed" in (tmp_path / "random.log").read_text()
+
+
+def test_goals_lie_where_their_names_say():
+    states = np.zeros((len(demo.TASKS), 2))
+    for row, task in enumerate(demo.TASKS):
+        # The place where the reward is 1, found on a grid of half cells.
+        grid = [(x / 2, y / 2) for x in range(-10, 11) for y in range(-10, 11)]
+        paid = [task.reward(type("physics", (), {"data": type("data", (), {"qpos": np.array(place)})})) for place in grid]
+        assert max(paid) == 1
+        states[row] = grid[int(np.argmax(paid))]
+    cells = [tuple(cell) for cell in maze.cell_of(demo.WORLD, states).tolist()]
+    assert set(cells) <= set(maze.free_cells(demo.WORLD))
+    assert cells[:3] == [(2, 2), (8, 8), (2, 8)] and cells[3] == maze.goals(demo.WORLD)["goal_n"]
+
+
+def test_visits_count_cells_and_know_walls():
+    start = maze.centre_of(demo.WORLD, maze.start_cell(demo.WORLD))
+    counts = demo.visits_of(np.array([start, start, [np.nan, np.nan]]))
+    assert counts[maze.start_cell(demo.WORLD)] == 2 == np.nansum(counts)
+    assert np.isnan(counts).sum() == sum(row.count("#") for row in maze.rows_of(demo.WORLD))
 
 
 def test_a_cell_shows_the_mean_and_its_interval():
@@ -75,11 +98,20 @@ def test_a_cell_shows_the_mean_and_its_interval():
 @pytest.mark.parametrize("episodes", [2, 3])
 def test_an_interval_needs_three_episodes(episodes):
     scores = Scores("x", (9.0,) * (episodes - 1) + (12.0,))
-    table = demo.table_of({"x": dict.fromkeys(demo.ROWS, scores)})
+    table = demo.table_of({"random": {task.name: scores for task in demo.TASKS}})
     assert ("interval" in str(table.title)) == (episodes == 3) == (" to " in demo.cell(scores))
     assert demo.cell(scores).startswith("10")
 
 
+def test_the_headline_says_what_happened():
+    good, bad = (dict.fromkeys("abcd", Scores("x", (score,))) for score in (800.0, 10.0))
+    shares = {"plan2explore": 0.97, "random": 0.41}
+    assert demo.headline(shares, {"plan2explore": good, "random": bad}) == (
+        "Plan2Explore visited 97% of the maze and solved 4 of 4 tasks; random actions 41% of the maze and solved 0."
+    )
+
+
 def test_the_readme_shows_the_demos_own_reward():
-    body = inspect.getsource(demo.top).splitlines()[-1].strip()
-    assert body in (ROOT / "README.md").read_text()
+    body = inspect.getsource(demo.doorway).splitlines()[-2:]
+    readme = (ROOT / "README.md").read_text()
+    assert all(line.strip() in readme for line in body)

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 GO_ON = dict.fromkeys(("docs/own_reward.md", "docs/model.md", "docs/data.md"), "docs/quickstart.md")
-"""Pages that go on where another page stopped: they run after it, with its names and its folder."""
+"""Pages that continue where another page stopped: they run after it, with its names and its folder."""
 
 
 def blocks(page: str) -> list[str]:
@@ -18,7 +18,7 @@ def blocks(page: str) -> list[str]:
 
 
 def programs() -> dict[str, str]:
-    """The blocks of a page one after the other, as one program; pages that go on belong to the page before."""
+    """The blocks of a page one after the other, as one program; pages that continue belong to the page before."""
     pages = ["README.md", *sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
     found = {page: blocks(page) for page in pages if page not in GO_ON}
     for later, page in GO_ON.items():

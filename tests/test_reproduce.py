@@ -1,4 +1,4 @@
-"""A sweep runs every cell once, goes on when it was killed, and tells which cells failed."""
+"""A sweep runs every cell once, resumes when it was killed, and tells which cells failed."""
 
 import json
 import os
@@ -115,7 +115,7 @@ def check_results(out, made):
 
 @pytest.mark.slow
 def test_few_shot_explores_adapts_and_gives_dreamer_as_many_steps(tmp_path, capsys):
-    assert small(tmp_path, seeds=[0]) == 0  # zero-shot first: few-shot goes on from its exploration
+    assert small(tmp_path, seeds=[0]) == 0  # zero-shot first: few-shot continues from its exploration
     run = tmp_path / "runs" / "random-cartpole_swingup-0"
     before = (run / "evaluations.jsonl").read_bytes()
     few_shot = {"protocol": "few-shot", "methods": ("random", "dreamer"), "seeds": [0], "final_episodes": 1}

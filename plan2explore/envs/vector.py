@@ -308,7 +308,7 @@ class VectorEnv:
                 f"{dead} {how_it_ended(code)}, after {worker.deaths - 1} others in its place that did not "
                 f"finish a step either. {self._what_to_do(code)}"
             )
-        fate = "it is started again, the episodes of its environments are dropped, the rest go on"
+        fate = "it is started again, the episodes of its environments are dropped, the rest continue"
         log.warning("%s %s: %s.", dead, how_it_ended(code), fate)
         worker.start()
 

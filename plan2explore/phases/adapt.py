@@ -255,7 +255,7 @@ def _loaded(state: LearnerState, name: str, params: dict[str, np.ndarray]) -> Tr
 
 
 def _refuse_other(path: Path, settings: dict[str, Any], task: Task, every_detail: bool) -> None:
-    """An adaptation that was begun goes on only with its own settings. Few-shot builds on zero-shot of any schedule."""
+    """An adaptation is resumed only with its own settings. Few-shot builds on zero-shot of any schedule."""
     folder = RunFolder.open(path)
     if folder.kind != "adapt":
         raise RunError(f"{path} is an exploration: give another --out.")
@@ -283,7 +283,7 @@ def load_policy(folder: RunFolder, task: Task | None = None) -> Policy:
     learn = read_stored(folder, "config", AdaptConfig).shots > 0
     snapshots = Checkpoints(folder.snapshots, keep=None)
     if not snapshots.steps():
-        raise RunError(f"{folder.path} is not finished: give the adapt command again, and it goes on.")
+        raise RunError(f"{folder.path} is not finished: rerun the adapt command to resume.")
     learner = Learner(task_agent(explored, learn), agent_spaces(explored.world, world_info(folder, explored.world), 1))
     return _policy(learner, snapshots, snapshots.steps()[-1], explored, task, 0, folder.path)
 

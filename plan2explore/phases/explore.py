@@ -82,12 +82,12 @@ def explore(
     wandb: bool = False,
     **options: Any,
 ) -> Run:
-    """Explores a world, or goes on with a run whose folder is given in its place.
+    """Explores a world, or resumes a run whose folder is given in its place.
 
     Args:
         world: A name that `make` takes, or the folder of a run.
         steps: Env steps in all (the paper: 1e6).
-        out: The run's folder, by default `runs/WORLD`. If it is a run with the same settings, that goes on.
+        out: The run's folder, by default `runs/WORLD`. If it is a run with the same settings, it is resumed.
         preset: The agent: paper, small, tiny, modern or modern-tiny.
         method: plan2explore, retrospective, max, curiosity, random or dreamer.
         probes: Tasks whose zero-shot score is followed on the way.
@@ -131,7 +131,7 @@ def explore(
 
 
 def _refuse_missing(world: str | Path) -> None:
-    """Somebody who gives a folder wants to go on with a run, and is not helped by a list of worlds."""
+    """Somebody who gives a folder wants to resume a run, and is not helped by a list of worlds."""
     name = str(world)
     if not name or not is_suite(name) or not (os.sep in name or Path(name).is_dir()):
         return
@@ -201,9 +201,9 @@ def print_plan(config: ExploreConfig, info: WorldInfo, goal: int, count: int) ->
 
 
 def refuse_other(
-    folder: RunFolder, config: ExploreConfig, advice: str = "Give its folder alone to go on with it"
+    folder: RunFolder, config: ExploreConfig, advice: str = "Give its folder alone to resume it"
 ) -> None:
-    """The same command goes on with its run; another one must not."""
+    """The same command resumes its run; another one must not."""
     if folder.kind != "explore":
         raise RunError(f"{folder.path} is an adaptation, not an exploration.")
     changed = differences(read_stored(folder, "config", ExploreConfig).resolved(), config.resolved())
@@ -220,7 +220,7 @@ def stored_config(folder: RunFolder, name: str = "config") -> ExploreConfig:
 
 
 def read_stored(folder: RunFolder, name: str, kind: type[Config]) -> Config:
-    """A configuration out of a run's settings, which may be a stranger's."""
+    """A configuration out of a run's settings, which are untrusted."""
     values = stored(folder, name, dict)
     try:
         return read_config(kind, values)
@@ -292,7 +292,7 @@ def refuse_changed(folder: RunFolder, tasks: Sequence[Task]) -> None:
 def _work(
     folder: RunFolder, config: ExploreConfig, tasks: Sequence[Task], info: WorldInfo, goal: int, wandb: bool
 ) -> Run:
-    """Builds everything, goes on from the last checkpoint if there is one, and runs to the goal."""
+    """Builds everything, resumes from the last checkpoint if there is one, and runs to the goal."""
     prepare_device()
     count = stored(folder, "environments", int)
     job = Job(
@@ -346,7 +346,7 @@ def open_training(
         arrays, meta = found
         check_meta(job.folder, meta)
         state = jax.device_put(unpack(jax.eval_shape(learner.init, key), arrays))
-        progress.say(f"Going on at update {int(meta['updates']):,}, env step {int(meta['env_steps']):,}.")
+        progress.say(f"Resuming at update {int(meta['updates']):,}, env step {int(meta['env_steps']):,}.")
     env_steps, updates, evaluations = (meta[name] if meta else 0 for name in ("env_steps", "updates", "evaluations"))
     with Metrics(job.folder, env_steps, wandb, updates) as metrics:
         forget_after(job.folder.evaluations_file, evaluations)

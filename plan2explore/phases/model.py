@@ -93,7 +93,7 @@ class Model:
         return _reward(self._agent, self._params, state, self.tasks.index(task))
 
     def continues(self, state: State) -> Float[Array, "*batch"]:
-        """The probability that the episode goes on beyond a state: 1 in worlds that never terminate."""
+        """The probability that the episode continues beyond a state: 1 in worlds that never terminate."""
         return _continues(self._agent, self._params, state)
 
     def __repr__(self) -> str:

@@ -106,7 +106,7 @@ class Progress:
         return duration((goal - updates) * (now - start) / (updates - before))
 
     def spent(self, updates: int) -> str:
-        """At the end, what the time went to: the start, and learning with all that goes on beside it."""
+        """At the end, what the time went to: the start, and learning with all that runs beside it."""
         now = time.monotonic()
         whole = duration(now - self._start)
         if self._first is None or updates <= self._first[1] or now <= self._first[0]:

@@ -125,8 +125,8 @@ def disk_explained(path: Path) -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         raise RunError(
-            f"The disk is full ({error}). Everything written before is intact: make room for {path}, and the same "
-            "command goes on."
+            f"The disk is full ({error}). Everything written before is intact: make room for {path}, and rerun "
+            "the command to resume."
         ) from error
 
 
@@ -135,10 +135,10 @@ META = ("env_steps", "updates", "rounds", "evaluations", "evaluated_at", "evalua
 
 
 def check_meta(folder: RunFolder, meta: dict[str, Any]) -> None:
-    """A stranger's checkpoint may say anything."""
+    """An untrusted checkpoint may say anything."""
     missing = [name for name in META if type(meta.get(name)) is not int]
     if missing:
-        raise RunError(f"The last checkpoint of {folder.path} does not say its {missing[0]!r}: remove it to go on.")
+        raise RunError(f"The last checkpoint of {folder.path} does not say its {missing[0]!r}: remove it to resume.")
 
 
 def play_nothing() -> Evaluation:
@@ -235,7 +235,7 @@ class Training:
     def remember(self) -> int:
         """Fills replay with the episodes on disk; the next number of an environment's episodes.
 
-        Taking turns, episodes of rounds after the checkpoint wait for their round: learning goes on exactly as if
+        Taking turns, episodes of rounds after the checkpoint wait for their round: learning continues exactly as if
         nothing had happened.
         """
         in_turn = self.job.schedule.collect == "in-turn"
@@ -564,7 +564,7 @@ class Training:
             self._save()
 
     def _save(self) -> None:
-        """A checkpoint: from here a killed run goes on."""
+        """A checkpoint: from here a killed run resumes."""
         if self.collector:
             self.collector.check_writes(wait=True)
         self.metrics.flush()
@@ -626,7 +626,7 @@ class Training:
         if self.job.folder.kind == "explore" and self.updates:  # for whoever wants to adapt it as it is
             self.snapshots.save(self.reached, pack_params(self.state.networks), self.meta())
         self.checkpoints.wait()
-        self.progress.say(f"Saved at env step {self.reached:,}: the same command goes on from here.")
+        self.progress.say(f"Saved at env step {self.reached:,}: rerun the command to resume.")
         raise Stopped(stop)
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a run beside numbers: how novel its replay is, how it thinks things go on, and what it does."""
+"""What TensorBoard shows of a run beside numbers: how novel its replay is, what it predicts, and what it does."""
 
 from typing import NamedTuple
 

@@ -130,7 +130,7 @@ def check_tasks(world: str, tasks: Sequence[Task]) -> None:
 
 
 def check_origin(file: Path, episode: Episode, config: WorldConfig) -> None:
-    """An episode names its world, which is made to label it: a stranger's file must not name any other."""
+    """An episode names its world, which is made to label it: an untrusted file must not name any other."""
     if episode.world != config.world:
         raise RunError(f"{file} is an episode of {episode.world!r}; this run is in {config.world!r}. Move it elsewhere.")
 

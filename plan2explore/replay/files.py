@@ -1,7 +1,7 @@
 """Episodes on disk: one compressed NumPy archive each, which holds arrays and text and nothing that could run.
 
 The format is described in docs/formats.md. A file is never half written: it gets its name when all of it is on
-disk. What is read may come from a stranger, so nothing is believed before it was checked.
+disk. What is read is untrusted: nothing is believed before it was checked.
 """
 
 import errno
@@ -278,7 +278,7 @@ class EpisodeFolder:
 
     def _set_aside(self, number: int, error: BadEpisode) -> None:
         if self.read_only:
-            log.warning("%s; going on without it", error)
+            log.warning("%s; continuing without it", error)
             return
         path, count = self.path_of(number), 0
         place = self._aside / path.name

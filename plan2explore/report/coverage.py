@@ -36,7 +36,7 @@ def read_visited(explored: Explored) -> tuple[Coordinates, Visited]:
     coordinates, values, counts, before = None, [], [], 0.0
     for _, episode in explored.episodes.load_all(pictures=False):
         if episode.world != explored.config.world.world:
-            continue  # a stranger's: its name decides which simulator is loaded
+            continue  # untrusted: its name decides which simulator is loaded
         coordinates = coordinates or coordinates_of(episode.world, episode)
         values.append(coordinates.read(episode))
         repeat = episode.state.shape[1]

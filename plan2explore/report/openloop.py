@@ -1,4 +1,4 @@
-"""Open-loop prediction: the model sees a few frames, then tells from the actions alone how things go on."""
+"""Open-loop prediction: the model sees a few frames, then tells from the actions alone what happens next."""
 
 from collections.abc import Sequence
 

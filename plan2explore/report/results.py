@@ -200,7 +200,7 @@ def append_results(path: Path, results: Iterable[Result]) -> int:
     written = {_identity(result): result for result in (_result(_words(each)) for each in results)}
     new = [result for identity, result in written.items() if not known & {identity, _untold(result)}]
     text = io.StringIO()
-    columns = _split_csv(path)[0] if whole else COLUMNS  # an older file goes on with its own
+    columns = _split_csv(path)[0] if whole else COLUMNS  # an older file keeps its own
     writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
     if not whole:
         writer.writeheader()

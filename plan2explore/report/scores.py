@@ -84,7 +84,7 @@ def _unfinished(explored: Explored, folder: RunFolder) -> Markup:
     task = folder.settings.get("task", "?")
     return missing(
         f"{explored.label}: the adaptation to {task} in adapt/{folder.path.name} is unfinished. "
-        "If nothing is running there any more, its adapt command goes on with it."
+        "If nothing is running there any more, its adapt command resumes it."
     )
 
 

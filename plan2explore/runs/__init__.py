@@ -1,1 +1,1 @@
-"""A run's folder: its settings, checkpoints and metrics, and what it takes to go on after anything."""
+"""A run's folder: its settings, checkpoints and metrics, and what it takes to resume after anything."""

@@ -106,7 +106,7 @@ def _read_description(path: Path) -> dict[str, Any]:
         )
     kinds = {"format": int, "data": str, "size": int, "sha256": str, "meta": dict}
     wrong = [name for name, kind in kinds.items() if not isinstance(description.get(name), kind)]
-    # The name must be one that we give: a stranger's file could point anywhere.
+    # The name must be one that we give: an untrusted file could point anywhere.
     if wrong or description["data"] not in (f"{path.name}.safetensors", f"{path.name}.new.safetensors"):
         raise BadCheckpoint(f"{file} is damaged: no proper {(wrong or ['data'])[0]!r} in it.")
     return description
@@ -298,7 +298,7 @@ class Checkpoints:
 
     def _all_bad(self, faults: Iterable[BadCheckpoint | str]) -> BadCheckpoint:
         return BadCheckpoint(
-            f"No checkpoint in {self.folder} can be read, so the run cannot go on. {' '.join(map(str, faults))} "
+            f"No checkpoint in {self.folder} can be read, so the run cannot be resumed. {' '.join(map(str, faults))} "
             "No checkpoint, episode, metric or evaluation was touched. "
             f"Put back a copy of a checkpoint, both files; or remove {self.folder}, and the same command learns "
             "anew from the episodes that are there, with metrics and evaluations anew too."

@@ -1,4 +1,4 @@
-"""JSON in files: one object, or one in each line. What is read may be damaged, or a stranger's."""
+"""JSON in files: one object, or one in each line. What is read may be damaged, and is untrusted."""
 
 import json
 import logging
@@ -11,7 +11,7 @@ from plan2explore.atomic import append, write_file
 
 log = logging.getLogger("plan2explore.runs")
 LARGEST_JSON = 64 * 2**20
-"""Bytes. Ours have a few thousand; a stranger's must not fill the memory."""
+"""Bytes. Ours have a few thousand; an untrusted file must not fill the memory."""
 FILES = (".csv", ".gif", ".html", ".jpg", ".json", ".md", ".mp4", ".pdf", ".png", ".svg")
 """Endings by which a name is taken for a file's."""
 

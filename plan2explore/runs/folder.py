@@ -115,7 +115,7 @@ class RunFolder:
         return self._content["settings"]
 
     def change_settings(self, settings: dict[str, Any]) -> None:
-        """Replaces the settings, for a run that goes on with others (more steps, say). Hold the lock."""
+        """Replaces the settings, for a run that is resumed with others (more steps, say). Hold the lock."""
         self._write(self._content | {"settings": settings})
 
     def _write(self, content: dict[str, Any]) -> None:
@@ -196,7 +196,7 @@ def begin_run(path: Path | str, kind: str, settings: dict[str, Any]) -> Iterator
 def _refuse_used(path: Path) -> None:
     """Raises unless a run can be made here: in a new or an empty folder."""
     if RunFolder.is_run(path):
-        raise RunError(f"{path} is a run already. To go on with it, give the folder alone; or choose another folder.")
+        raise RunError(f"{path} is a run already. To resume it, give the folder alone; or choose another folder.")
     if path.exists() and not path.is_dir():
         raise RunError(f"{path} is a file. Choose another folder for the run.")
     # A process that was killed here before its run.json was written leaves no more than these.

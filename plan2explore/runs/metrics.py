@@ -27,7 +27,7 @@ RESERVED = {"env_steps", "time"}
 class Metrics:
     """Writes metrics by environment steps. What was written survives this process, however that ends.
 
-    `resume_at`: environment steps of the checkpoint that the run goes on from. What a killed process wrote
+    `resume_at`: environment steps of the checkpoint that the run resumes from. What a killed process wrote
     after it is dropped, because it will be written again.
     """
 
@@ -165,7 +165,7 @@ def _start_wandb(folder: RunFolder) -> Any:
         raise RunError(text) from None
     wandb.init(
         project=os.environ.get("WANDB_PROJECT", "plan2explore"),
-        id=folder.id,  # the same at each start, so that the curves go on
+        id=folder.id,  # the same at each start, so that the curves continue
         name=folder.path.name,
         dir=str(folder.path),
         config=folder.settings,

@@ -197,7 +197,7 @@ def test_shots_that_cannot_be_shared_out_are_said_before_anything_is_done(overla
         nano_adapt(overlapped.run, shots=10, environments=4)
 
 
-# --- Going on, and mistakes ---
+# --- Resuming, and mistakes ---
 
 
 def test_an_adaptation_that_was_stopped_goes_on_and_a_finished_one_returns_at_once(overlapped, tmp_path, monkeypatch):
@@ -240,7 +240,7 @@ def test_other_settings_are_refused_and_named(overlapped, adapted):
 
 
 def test_a_reward_that_was_changed_is_not_taken_for_the_old_one(overlapped, tmp_path, caplog, capsys):
-    """The name is the same, the source is another: nothing goes on, few-shot not either. A comment changes nothing."""
+    """The name is the same, the source is another: nothing is resumed, few-shot not either. A comment changes nothing."""
     run = p2e.load(shutil.copytree(overlapped.run.path, tmp_path / "run"))
 
     def mine(text):
@@ -302,7 +302,7 @@ def test_mistakes_are_sentences(overlapped, tmp_path):
     assert not (empty.path / "adapt").exists()
 
 
-# --- Rewards of one's own, and folders of strangers ---
+# --- Rewards of one's own, and untrusted folders ---
 
 
 def test_a_policy_of_an_own_reward_needs_it_again(overlapped, tmp_path):

@@ -1,4 +1,4 @@
-"""Phase 1: what cannot work is said before anything is written, and a stranger's folder runs nothing."""
+"""Phase 1: what cannot work is said before anything is written, and an untrusted folder runs nothing."""
 
 import json
 import shutil
@@ -217,7 +217,7 @@ def test_rounds_of_unequal_episodes_resume_with_the_same_bits(tmp_path, monkeypa
     assert_same_arrays(parameters(explore("stopped")), parameters(explore("straight")))
 
 
-# --- Folders of strangers ---
+# --- Untrusted folders ---
 
 
 @pytest.fixture
@@ -265,7 +265,7 @@ def test_a_hostile_run_executes_nothing_and_ends_in_a_sentence(stranger, setting
             p2e.Run(path).adapt(TASKS[0])
 
 
-def test_a_strangers_episode_names_no_module(stranger):
+def test_an_untrusted_episode_names_no_module(stranger):
     path = stranger({})
     episode = next(p2e.Run(path).episodes())
     hostile = p2e.Episode(**{**vars(episode), "world": "gymnasium:TRAP:X-v0"})

@@ -1,4 +1,4 @@
-"""Nothing lost: killed, stopped, damaged or out of space, a run goes on by the same command."""
+"""Nothing lost: killed, stopped, damaged or out of space, a run is resumed by the same command."""
 
 import hashlib
 import json
@@ -386,10 +386,10 @@ def test_ctrl_c_and_a_polite_kill_save_and_the_same_command_goes_on(tmp_path, ca
         assert not Checkpoints(out / "checkpoints").steps()
         assert first.stop(signal.SIGINT) == 130
         (saved,) = Checkpoints(out / "checkpoints").steps()
-        assert "the same command goes on from here" in first.said.read_text()
+        assert "rerun the command to resume" in first.said.read_text()
         assert Run(out).snapshots
         second = Command(arguments, tmp_path / "second")
-        wait_for(lambda: f"Going on at update {saved:,}" in second.said.read_text(), "going on")
+        wait_for(lambda: f"Resuming at update {saved:,}" in second.said.read_text(), "resuming")
         lines = len(Run(out).metrics())
         wait_for(lambda: len(Run(out).metrics()) > lines, "more learning")
         assert second.stop(signal.SIGTERM) == 143

@@ -1,4 +1,4 @@
-"""TensorBoard shows what a run is curious about, how it thinks things go on, and what it does, at each evaluation."""
+"""TensorBoard shows what a run is curious about, what it predicts, and what it does, at each evaluation."""
 
 import io
 from dataclasses import replace

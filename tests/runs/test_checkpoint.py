@@ -53,7 +53,7 @@ def edit(file: Path, **fields) -> None:
 
 
 def forge(path: Path, data: bytes) -> None:
-    """A stranger's checkpoint: any bytes, described properly."""
+    """An untrusted checkpoint: any bytes, described properly."""
     for file in checkpoint._files_of(path):
         file.unlink(missing_ok=True)
     save_arrays(path, ARRAYS, {})
@@ -75,7 +75,7 @@ def template(learner):
 
 
 def test_training_resumes_bit_by_bit(learner, template, tmp_path):
-    """Save, go on; load, go on: the same parameters, optimisers and key."""
+    """Save, continue; load, continue: the same parameters, optimisers and key."""
     rng = np.random.default_rng(0)
     shape = (learner.agent.config.batch, learner.agent.config.length)
     sizes = {"proprio": 3, "action": 2, "reward": 1}
@@ -246,7 +246,7 @@ class Bomb:
         return Path.touch, (self.target,)
 
 
-def test_strangers_files_are_errors_and_execute_nothing(tmp_path):
+def test_untrusted_files_are_errors_and_execute_nothing(tmp_path):
     target = tmp_path / "executed"
 
     def with_header(header: bytes, data: bytes = b"", length: int | None = None) -> bytes:

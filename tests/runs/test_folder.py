@@ -38,7 +38,7 @@ def test_settings_can_change(run):
 
 
 def test_a_run_is_not_made_twice(run):
-    with pytest.raises(RunError, match=r"walker is a run already\. To go on with it, give the folder alone"):
+    with pytest.raises(RunError, match=r"walker is a run already\. To resume it, give the folder alone"):
         RunFolder.create(run.path, "explore", {})
     assert RunFolder.open(run.path).settings["steps"] == 1000
 
