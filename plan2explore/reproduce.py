@@ -395,8 +395,8 @@ def _id_of(path: Path) -> str | None:
 class ReproduceCommand:
     """Runs the paper's protocols, or scores explorations of Crafter: every task with every method and seed.
 
-    Kill it at any moment: rerun the command to resume. Start it again beside itself, on another GPU for instance: each command
-    takes cells that no other has.
+    Kill it at any moment: rerun the command to resume. Start it again beside itself, on another GPU for instance: each
+    command takes cells that no other has.
     """
 
     protocol: tyro.conf.Positional[Protocol]
