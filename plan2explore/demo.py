@@ -40,11 +40,11 @@ SOLVED = 500
 
 
 def reach(x: float, y: float) -> Callable[[Any], float]:
-    """The reward for being near a place: 1 there, 0.6 a cell away."""
+    """The reward for being at a place: 1 there, 0.14 a cell away, nothing behind a wall."""
 
     def near(physics: Any) -> float:
         ball = physics.data.qpos
-        return exp(-((ball[0] - x) ** 2 + (ball[1] - y) ** 2) / 2)
+        return exp(-2 * ((ball[0] - x) ** 2 + (ball[1] - y) ** 2))
 
     return near
 
@@ -52,7 +52,7 @@ def reach(x: float, y: float) -> Callable[[Any], float]:
 def half_way(physics: Any) -> float:
     """A reward of one's own, the README's: wait half-way down the northern corridor."""
     x, y = physics.data.qpos
-    return exp(-((x + 1.5) ** 2 + (y - 1) ** 2) / 2)
+    return exp(-2 * ((x + 1.5) ** 2 + (y - 1) ** 2))
 
 
 TASKS = (
