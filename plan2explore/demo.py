@@ -149,7 +149,7 @@ def play(command: DemoCommand, method: str, say: Callable[[str], None]) -> dict[
         found[task.name] = scores_of(policy, command, again=not video.exists())
         say(str(found[task.name]))
     if not video.exists():
-        write_video(video, np.concatenate([scores.frames for scores in found.values()], 2), fps=25)
+        write_video(video, np.concatenate([scores.frames for scores in found.values()], 2), fps=25, pixels=1024)
     return found
 
 
@@ -180,7 +180,10 @@ def table_of(scores: dict[str, dict[str, Scores]]) -> Table:
     """Tasks by columns, means with their 95 % intervals where the episodes are enough for one."""
     enough = all(len(each.episodes) >= FEWEST for rows in scores.values() for each in rows.values())
     about = "Mean score of an episode of 1000 env steps" + " (95 % interval)" * enough
-    table = Table("zero-shot after", *(task.name for task in TASKS), "solved", title=about)
+    table = Table(title=about)
+    table.add_column("zero-shot after", no_wrap=True)
+    for name in (*(task.name for task in TASKS), "solved"):
+        table.add_column(name)
     for method, found in scores.items():
         table.add_row(TITLES[method], *map(cell, found.values()), f"{solved(found)} of {len(found)}")
     return table
