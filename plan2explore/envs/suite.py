@@ -105,7 +105,7 @@ CHEETAH_TASKS = {
 
 
 class MazeTask(base.Task):
-    """A point in a maze that is paid for being at a goal: `exp(-2 d^2)` at a distance of d cells, next to nothing behind a wall."""
+    """A point in a maze that is paid for being at a goal: `exp(-2 d^2)` at a distance of d cells."""
 
     def __init__(self, domain: str, goal: str, random: Any = None) -> None:
         super().__init__(random=random)
