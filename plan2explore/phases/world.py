@@ -91,8 +91,11 @@ def check_room(config: WorldConfig, count: int, setting: str) -> None:
 
 
 def bytes_of_one(config: WorldConfig) -> int:
-    """Host memory that one more environment takes, by what a process of ten has more than one of two."""
-    few, more = (_bytes_of_process(config, count) for count in (2, 10))
+    """Host memory that one more environment takes, by what a process of ten has more than one of two.
+
+    The first process may compile the ray-caster, which takes more memory than environments do, and is not counted.
+    """
+    _, few, more = (_bytes_of_process(config, count) for count in (1, 2, 10))
     return max(0, more - few) // 8
 
 
