@@ -215,7 +215,7 @@ def test_an_adaptation_that_was_stopped_goes_on_and_a_finished_one_returns_at_on
         with pytest.raises(KeyboardInterrupt):
             nano_adapt(overlapped.run, out=out, updates=50, evaluate_episodes=0)
     assert int(parameters(out)["update"]) == 30
-    with pytest.raises(RunError, match="is not finished: give the adapt command again"):
+    with pytest.raises(RunError, match="is not finished: rerun the adapt command"):
         p2e.load(out)
     with monkeypatch.context() as patch:
         patch.setattr(Training, "_update", lambda training: (done.append(None), update(training)))
