@@ -75,7 +75,7 @@ def test_arguments_of_a_world_are_part_of_its_name_and_come_back():
 
 def test_folders_are_named_after_worlds():
     assert folder_name("gymnasium:ALE/Pong-v5?frameskip=4") == "gymnasium_ALE_Pong-v5_frameskip_4"
-    assert folder_name("mjcf:/home/me/robot.xml") == "robot"
+    assert folder_name("mjcf:models/robot.xml") == "robot"
 
 
 def test_a_file_cannot_start_a_module():
