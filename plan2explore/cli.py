@@ -80,6 +80,17 @@ def tasks(which: str = "all") -> int:
     return 0
 
 
+def runs(folder: Annotated[Path, tyro.conf.Positional] = Path("runs")) -> int:
+    """Lists runs with their state, env steps and last scores.
+
+    Args:
+        folder: Where to look: here and three folders down.
+    """
+    from .report.listing import print_runs
+
+    return print_runs(folder)
+
+
 def bench_render(
     worlds: tuple[str, ...] = ("cheetah", "walker", "quadruped"),
     size: int = 64,
@@ -131,6 +142,8 @@ class ExploreCommand:
     What it seeks is --method: plan2explore, retrospective, max, curiosity, random, dreamer, or an objective of one's own.
 
     --import MODULE imports a module that registers environments or starts episodes; it may be repeated, in every command.
+
+    --config FILE reads options from a TOML or YAML file, in every command; those on the command line win.
     """
 
     world: tyro.conf.Positional[str]
@@ -152,9 +165,28 @@ class ExploreCommand:
     agent: AgentConfig = field(default_factory=AgentConfig)
 
 
+@dataclass(frozen=True)
+class ExploreHelp(ExploreCommand):
+    """Explores a world without reward and learns a model of it (the paper's Algorithm 1), or resumes a run.
+
+    Kill it at any moment: rerun the command to resume. Numbers of steps are env steps.
+
+    --method is plan2explore (default), retrospective, max, curiosity, random, dreamer, or an objective of your own.
+    --config FILE reads options from a TOML or YAML file. --import MODULE imports a module that registers environments.
+
+    --help-all shows every option: the schedule's (--updates-per-episode, --environments, ...) and the agent's.
+    """
+
+    schedule: tyro.conf.Suppress[Schedule] = field(default_factory=Schedule)
+    agent: tyro.conf.Suppress[AgentConfig] = field(default_factory=AgentConfig)
+
+
 def explore(arguments: list[str]) -> int:
     """Explores a world without reward and learns a model of it, or resumes a run."""
     arguments = rename_flags(arguments)
+    if {"-h", "--help"} & set(arguments):
+        tyro.cli(ExploreHelp, prog="plan2explore explore", args=["--help"])
+    arguments = ["--help" if word == "--help-all" else word for word in arguments]
     default = ExploreCommand(world=tyro.MISSING, agent=preset_of(arguments))
     command = tyro.cli(ExploreCommand, prog="plan2explore explore", args=arguments, default=default)
     from .phases.explore import explore as work
@@ -386,7 +418,7 @@ def report(arguments: list[str]) -> int:
 
 
 def demo(arguments: list[str]) -> int:
-    """Goes the whole journey on two CPU cores: explore without reward, then solve three tasks; minutes."""
+    """Explores a maze without reward on two CPU cores, then solves four tasks; minutes."""
     from .demo import main as work
 
     return work(arguments)
@@ -419,6 +451,7 @@ PARSED_HERE: dict[str, Callable[[list[str]], int]] = {
 
 VERBS: dict[str, Callable[..., int]] = {
     **{name: _listed(function) for name, function in PARSED_HERE.items()},
+    "runs": runs,
     "look": look,
     "doctor": doctor,
     "tasks": tasks,
@@ -447,28 +480,31 @@ def _status(arguments: list[str]) -> Any:
         return 2
 
 
-IMPORT = "--import"
-
-
-def import_named(arguments: list[str]) -> list[str]:
-    """Imports each `--import MODULE`, which every command takes; the other arguments."""
-    modules, others, words = [], [], iter(arguments)
+def take_option(arguments: list[str], flag: str) -> tuple[list[str], list[str]]:
+    """The values of an option that every command takes, and the other arguments."""
+    values, others, words = [], [], iter(arguments)
     for word in words:
-        if word == IMPORT:
-            modules.append(next(words, ""))
-        elif word.startswith(f"{IMPORT}="):
-            modules.append(word.removeprefix(f"{IMPORT}="))
+        if word == flag:
+            values.append(next(words, ""))
+        elif word.startswith(f"{flag}="):
+            values.append(word.removeprefix(f"{flag}="))
         else:
             others.append(word)
+    return values, others
+
+
+def _run(arguments: list[str]) -> Any:
+    modules, arguments = take_option(arguments, "--import")
     if modules:
         from .envs.registered import import_modules
 
         import_modules(modules)
-    return others
+    files, arguments = take_option(arguments, "--config")
+    if files:
+        from .config_file import flags_of
 
-
-def _run(arguments: list[str]) -> Any:
-    arguments = import_named(arguments)
+        verb = arguments[:1]
+        arguments = [*verb, *(flag for file in files for flag in flags_of(Path(file))), *arguments[1:]]
     if arguments[:1] == ["--version"]:
         print(f"plan2explore {__version__}")
         return 0

@@ -8,6 +8,7 @@ the field says so.
 import math
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from itertools import pairwise
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -328,8 +329,8 @@ def rename_flags(arguments: list[str]) -> list[str]:
 def preset_of(arguments: list[str]) -> AgentConfig:
     """The preset of a command line, looked up before that is parsed: the defaults of other flags depend on it."""
     words = [word for argument in arguments for word in argument.split("=", 1)]
-    name = words[words.index("--preset") + 1] if "--preset" in words[:-1] else "paper"
-    return PRESETS.get(name, paper)
+    names = [name for flag, name in pairwise(words) if flag == "--preset"]
+    return PRESETS.get(names[-1], paper) if names else paper
 
 
 @dataclass(frozen=True)

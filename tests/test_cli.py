@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -219,10 +219,10 @@ def test_bench_render_prints_and_writes_what_it_measured(capsys, tmp_path):
 # --- Explore, adapt, evaluate ---
 
 
-def help_of(verb, monkeypatch, capsys, *arguments):
+def help_of(verb, monkeypatch, capsys, *arguments, flag="--help"):
     """The help of a verb as one line of words."""
     monkeypatch.setenv("COLUMNS", "100")
-    status, printed, _ = run(capsys, verb, *arguments, "--help")
+    status, printed, _ = run(capsys, verb, *arguments, flag)
     assert status == 0
     return " ".join(re.sub(r"[│╭╮╰╯─]", " ", printed).split())
 
@@ -237,8 +237,17 @@ def flags_of(kind, prefix=""):
             yield f"--{prefix}{each.name}".rstrip("_").replace("_", "-"), value
 
 
-def test_help_of_explore_shows_every_knob_with_its_default(monkeypatch, capsys):
+def test_help_of_explore_is_short_and_names_the_option_that_shows_all(monkeypatch, capsys):
     text = help_of("explore", monkeypatch, capsys)
+    for flag in ("--steps", "--out", "--preset", "--probe", "--seed", "--obs", "--camera", "--env-arg", "--config FILE"):
+        assert flag in text
+    assert "--help-all shows every option" in text and "--agent." not in text
+    monkeypatch.setenv("COLUMNS", "80")
+    assert len(run(capsys, "explore", "walker", "--help")[1].splitlines()) <= 60
+
+
+def test_help_all_of_explore_shows_every_knob_with_its_default(monkeypatch, capsys):
+    text = help_of("explore", monkeypatch, capsys, flag="--help-all")
     knobs = [*flags_of(PRESETS["paper"], "agent."), *flags_of(Schedule()), *flags_of(WorldConfig())]
     for flag, value in knobs:
         if flag in ("--world", "--env-arg"):  # the first argument; one that may be repeated, and has no default
@@ -259,14 +268,65 @@ def test_help_of_explore_shows_every_knob_with_its_default(monkeypatch, capsys):
 
 def test_help_of_explore_begins_with_the_methods(monkeypatch, capsys):
     beginning, *_ = help_of("explore", monkeypatch, capsys).split("positional arguments")
-    named = re.search("What it seeks is --method: (.*), or an objective of one's own", beginning)
-    assert named and set(named[1].split(", ")) == set(METHODS)
+    named = re.search(r"--method is (.*), or an objective of your own", beginning)
+    assert named and set(named[1].replace(" (default)", "").split(", ")) == set(METHODS)
 
 
 def test_defaults_in_the_help_are_those_of_the_preset(monkeypatch, capsys):
-    text = help_of("explore", monkeypatch, capsys, "--preset", "tiny")
+    text = help_of("explore", monkeypatch, capsys, "--preset", "tiny", flag="--help-all")
     assert re.search(r"--agent.model.deter INT [^(]*\([^)]*\)[^(]*\(default: 64\)", text)
-    assert help_of("explore", monkeypatch, capsys, "--preset=tiny") == text
+    assert help_of("explore", monkeypatch, capsys, "--preset=tiny", flag="--help-all") == text
+
+
+OPTIONS = {
+    "run.toml": """steps = 5e4
+preset = "tiny"
+probe = ["walker_walk", "walker_run"]
+wandb = false
+obs = "both"
+[agent.intrinsic]
+members = 7
+max_log_variance = [-9.0, 1.0]
+""",
+    "run.yaml": """steps: 5e4
+preset: tiny
+probe: [walker_walk, walker_run]
+wandb: false
+obs: both
+agent: {intrinsic: {members: 7, max_log_variance: [-9.0, 1.0]}}
+""",
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_are_read_from_a_file_and_the_command_line_wins(monkeypatch, capsys, tmp_path, name):
+    given = []
+    monkeypatch.setattr("plan2explore.phases.explore.explore", lambda *args, **options: given.append((args, options)))
+    (tmp_path / name).write_text(OPTIONS[name])
+    run(capsys, "explore", "walker", "--config", str(tmp_path / name))
+    run(capsys, "explore", "walker", f"--config={tmp_path / name}", "--preset", "modern-tiny", "--obs", "proprio")
+    (of_file, options), (_, changed) = given
+    assert of_file[1] == 50_000 and [task.name for task in options["probes"]] == ["walker_walk", "walker_run"]
+    assert options["config"].world.obs == "both" and not options["wandb"]
+    ensemble = replace(PRESETS["tiny"].intrinsic, members=7, max_log_variance=(-9.0, 1.0))
+    assert options["config"].agent == replace(PRESETS["tiny"], intrinsic=ensemble)
+    assert changed["config"].world.obs == "proprio" and changed["config"].agent.model == PRESETS["modern-tiny"].model
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (None, "cannot be read: No such file"),
+        ("steps = = 3", "is neither TOML (.toml) nor YAML"),
+        ("", "has no options"),
+    ],
+)
+def test_a_config_file_that_cannot_be_used_is_said(capsys, tmp_path, text, sentence):
+    file = tmp_path / ("run.yaml" if text == "" else "run.toml")
+    if text is not None:
+        file.write_text(text)
+    status, _, error = run(capsys, "explore", "walker", "--config", str(file))
+    assert status == 2 and sentence in error and str(file) in error
 
 
 @pytest.mark.parametrize(

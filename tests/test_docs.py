@@ -36,7 +36,7 @@ def flags_of(verb: str) -> set[str]:
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed), pytest.raises(SystemExit):
         patch.setenv("COLUMNS", "200")  # no name is cut in two
-        main([*verb.split(), "--help"])
+        main([*verb.split(), "--help-all" if verb == "explore" else "--help"])
     return set(re.findall(r"--[a-z][\w.-]*", printed.getvalue()))
 
 

@@ -10,6 +10,7 @@ import plan2explore
 ROOT = Path(plan2explore.__file__).parent
 MAY_IMPORT = {
     "config": set(),
+    "config_file": set(),
     "atomic": set(),
     "streams": set(),
     "envs": {"config"},
@@ -22,7 +23,8 @@ MAY_IMPORT = {
     "report": {"config", "atomic", "envs", "replay", "agent", "runs", "phases", "reference"},
     "reproduce": {"config", "envs", "phases", "runs", "report", "reference"},
     "cli": {
-        "config", "envs", "replay", "agent", "runs", "phases", "bench", "report", "reproduce", "demo", "doctor", "streams"
+        "config", "config_file", "envs", "replay", "agent", "runs", "phases", "bench", "report", "reproduce", "demo",
+        "doctor", "streams",
     },
     "demo": {"config", "envs", "phases", "report", "bench", "runs"},
     "doctor": {"config", "envs", "bench"},

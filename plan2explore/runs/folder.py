@@ -127,6 +127,17 @@ class RunFolder:
         """Keeps other processes from writing this run."""
         return hold(self.path / "lock", self.path)
 
+    def is_locked(self) -> bool:
+        """Whether a process writes this run now."""
+        try:
+            with (self.path / "lock").open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # no lock file, or a file system without locks
+            return False
+        return False
+
     def record_start(self, command: Sequence[str]) -> None:
         """Adds a line to `starts.jsonl`: when, which command, which versions, which commit, what machine."""
         line = {"time": _now(), "command": list(command), "versions": _versions(), "commit": commit(), "machine": _machine()}

@@ -1,0 +1,35 @@
+"""`plan2explore runs`."""
+
+import pytest
+from small_run import TASK, make_run
+
+from plan2explore.report.listing import print_runs, row_of
+from plan2explore.runs.folder import RunError, RunFolder
+
+
+def test_a_row_says_state_steps_and_last_scores(tmp_path):
+    run = RunFolder.open(make_run(tmp_path / "mine", method="random"))
+    path, env, method, seed, state, steps, scores = row_of(run)
+    assert (path, env, method, seed) == (str(tmp_path / "mine"), "cartpole", "random", "0")
+    assert state in ("finished", "stopped") and steps.endswith("of 3,000")
+    assert f"{TASK} " in scores and "(zero-shot probe)" in scores and "(zero-shot offline)" in scores
+    with run.lock():
+        assert row_of(run)[4] == "running"
+    assert row_of(run)[4] == state
+
+
+def test_runs_are_found_three_folders_down_and_damaged_ones_are_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    make_run(tmp_path / "sweep" / "runs" / "a")
+    make_run(tmp_path / "b")
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "run.json").write_text("{")
+    print_runs(tmp_path)
+    printed = capsys.readouterr().out
+    assert str(tmp_path / "sweep" / "runs" / "a") in printed and str(tmp_path / "b") in printed
+    assert f"{tmp_path / 'c' / 'run.json'} " in printed
+
+
+def test_a_folder_without_runs_is_said(tmp_path):
+    with pytest.raises(RunError, match="There is no run in"):
+        print_runs(tmp_path)
