@@ -34,7 +34,7 @@ from .runs.folder import RunError, RunFolder
 WORLD = "maze_u"
 METHODS = ("plan2explore", "random")
 TITLES = {"plan2explore": "Plan2Explore", "random": "random actions"}
-STEPS, UPDATES = 10_000, 2_000
+STEPS, UPDATES = 20_000, 3_000
 SOLVED = 500
 """A task counts as solved at half of what standing at its goal for the whole episode would pay."""
 
