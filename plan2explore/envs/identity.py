@@ -16,6 +16,7 @@ import site
 import sysconfig
 import textwrap
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -124,7 +125,20 @@ def _is_installed(value: Any) -> bool:
         return False
     module = inspect.getmodule(value)
     file = getattr(module, "__file__", None)
-    return module is not None and (file is None or file.startswith(INSTALLED))
+    return module is not None and (file is None or file.startswith(INSTALLED) or _has_packages(_root(name, file)))
+
+
+def _root(name: str, file: str) -> Path:
+    """The folder on Python's path in which a module was found."""
+    path = Path(file).absolute()
+    depth = name.count(".") + (path.stem == "__init__")
+    return [*path.parents][: depth + 1][-1]
+
+
+@functools.cache
+def _has_packages(folder: Path) -> bool:
+    """Whether pip has installed packages here: a folder of another environment, or of `pip install --target`."""
+    return any(folder.glob("*.dist-info"))
 
 
 def _parts_of_function(function: FunctionType) -> list[Any]:

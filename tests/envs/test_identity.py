@@ -128,3 +128,20 @@ def test_what_has_no_identity_is_refused_unless_the_user_names_it():
     with pytest.raises(ValueError, match=r"The reward 'mine' uses something .*lock.*version='1'"):
         _ = Task("mine", reward=reward).digest
     assert Task("mine", reward, version="1").digest == Task("mine", abs, version="1").digest == "version 1"
+
+
+def test_a_package_counts_by_its_name_wherever_pip_has_installed_it(tmp_path, monkeypatch):
+    """On `PYTHONPATH`, say, or in another environment's folder: NumPy's functions hold what has no identity."""
+    for name in ("installed", "written"):
+        (tmp_path / name / f"{name}_package").mkdir(parents=True)
+        (tmp_path / name / f"{name}_package" / "__init__.py").write_text("from .inner import norm\n")
+        source = "import threading\nlock = threading.Lock()\ndef norm(x):\n    with lock:\n        return x\n"
+        (tmp_path / name / f"{name}_package" / "inner.py").write_text(source)
+        monkeypatch.syspath_prepend(str(tmp_path / name))
+    (tmp_path / "installed" / "installed_package-1.0.dist-info").mkdir()
+    import installed_package
+    import written_package
+
+    assert digest_of(closes_over(installed_package.norm)) != digest_of(closes_over(np.linalg.norm))
+    with pytest.raises(NoIdentity, match="cannot pickle"):
+        digest_of(closes_over(written_package.norm))
