@@ -11,6 +11,7 @@ from gymnasium import spaces
 from .tasks import PhysicsReward
 
 Observation = dict[str, Any]
+HERE = str(Path(__file__).parent)
 
 
 class EnvError(RuntimeError):
@@ -19,7 +20,7 @@ class EnvError(RuntimeError):
 
 def own_error(name: str, doing: str, error: Exception, module: str | None = None) -> EnvError:
     """Says what an environment raised, and in which line: of its `module`'s file if that is in the traceback."""
-    frames = extract_tb(error.__traceback__)[1:]
+    frames = [frame for frame in extract_tb(error.__traceback__)[1:] if not frame.filename.startswith(HERE)]
     own = [frame for frame in frames if frame.filename == module] or frames[-1:]
     place = f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
     return EnvError(f"{name} itself raised {type(error).__name__} in {doing}: {error}{place}")

@@ -5,6 +5,7 @@ import copy
 import functools
 import importlib.util
 import inspect
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import gymnasium
 import mujoco
 import numpy as np
 
-from .base import Env, own_error
+from .base import Env, EnvError, own_error
 from .names import GYMNASIUM, split_world
 from .registered import received_spec
 from .render import Renderer, make_renderer
@@ -208,15 +209,21 @@ class GymnasiumEnv(Env):
     def _env_step(self, control: Any, state: np.ndarray) -> tuple[float, bool, bool]:
         before = copy.deepcopy(self._parts.rest(self._last)) if self._task else None  # it may be changed in place
         self._control_before = control
-        with self._own_errors(f"env step {self._env_steps}"):
-            self._last, reward, terminated, truncated, _ = self._inner.step(control)
+        with self._own_errors(self._where()):
+            self._last, given, terminated, truncated, _ = self._inner.step(control)
+            reward = float(given)
         self._read_state(state)
         if self._task:
             reward = self._own_reward(self._task, before, control)
-        return float(reward), bool(terminated), bool(truncated)
+        elif not math.isfinite(reward):
+            raise EnvError(f"{self.name} itself returned the reward {reward} in {self._where()}")
+        return reward, bool(terminated), bool(truncated)
 
     def _read_state(self, out: np.ndarray) -> None:
-        out[: self._parts.size] = self._parts.vector(self._last)
+        out[: self._parts.size] = vector = self._parts.vector(self._last)
+        if not np.isfinite(vector).all():
+            doing = self._where() if self._env_steps else "reset"
+            raise EnvError(f"{self.name} itself returned an observation that is not finite in {doing}: {vector}")
         action = np.zeros(self.action_size) if self._control_before is None else self._actions.flatten(self._control_before)
         out[self._parts.size : self._flat] = action
         if self._simulation:

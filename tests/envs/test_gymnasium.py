@@ -272,6 +272,39 @@ def test_what_an_environment_raises_is_its_own_error_with_the_line():
         vector.step(np.zeros((2, 4), np.float32))
 
 
+class Spoiled(gymnasium.Env):
+    """Returns what it is told to."""
+
+    observation_space, action_space = spaces.Box(-1, 1, (2,)), spaces.Discrete(2)
+    start = number = reward = 0.0
+
+    def reset(self, *, seed=None, options=None):
+        return np.full(2, self.start, np.float32), {}
+
+    def step(self, action):
+        return np.array([0, self.number], np.float32), self.reward, False, False, {}
+
+
+gymnasium.register("Spoiled-v0", entry_point=Spoiled)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"start": float("inf")}, r"itself returned an observation that is not finite in reset: \[inf inf\]"),
+        ({"number": float("nan")}, r"itself returned an observation that is not finite in env step 1: \[ 0. nan\]"),
+        ({"reward": float("nan")}, "itself returned the reward nan in env step 1"),
+        ({"reward": "much"}, "itself raised ValueError in env step 1: could not convert string to float: 'much'$"),
+    ],
+)
+def test_numbers_that_nobody_can_learn_from_are_the_environments_own_error(arguments, said):
+    env = make("gymnasium:Spoiled-v0", obs="proprio")
+    vars(env._inner.unwrapped).update(arguments)
+    with pytest.raises(EnvError, match=said):
+        env.reset(seed=0), env.step(1)
+
+
 def test_workers_know_what_a_function_has_registered():
     class Local(Screen):
         observation_space = spaces.Box(0, 1, (3,), np.float32)
