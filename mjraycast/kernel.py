@@ -15,11 +15,16 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba.core.options import DefaultOptions
 
 Vector = tuple[float, float, float]
 Table = np.ndarray  # float64 (row, column)
 
 OPTIONS: dict[str, Any] = {"fastmath": True, "nogil": True, "error_model": "numpy"}
+if hasattr(DefaultOptions, "_nrt"):
+    # Nothing here makes an array, and Python holds those that are given. To count references to them (atomically, at
+    # every call, several times for each pixel) took almost half of a frame.
+    OPTIONS["_nrt"] = False
 # Functions that only compiled functions call need no way in from Python: without one they compile a third
 # faster.
 INTERNAL: dict[str, Any] = {**OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}

@@ -126,6 +126,12 @@ def sign(value: float) -> float:
 
 
 @compiled
+def is_inside(size: Vector, point: Vector) -> bool:
+    """Whether a point lies in a box, from where that is invisible."""
+    return abs(point[0]) < size[0] and abs(point[1]) < size[1] and abs(point[2]) < size[2]
+
+
+@compiled
 def box_face(size: Vector, point: Vector) -> int:
     """The face on which a point of a box's surface lies: -x, x, -y, y, -z and z are 0 to 5."""
     x = abs(point[0]) / size[0]

@@ -8,7 +8,7 @@ import numpy as np
 
 from .kernel import Table, Vector, add, compiled, cross, dot, normalized, scale, store, subtract, vector
 from .meshes import END, HALF_OF_MESH, HAS_COORDINATES, MIDDLE_OF_MESH, ROOT
-from .shapes import MESH, PLANE, SPHERE, bounding_radius, extent
+from .shapes import BOX, MESH, PLANE, SPHERE, bounding_radius, extent, is_inside
 
 # Columns of the table of geoms. A vector takes three columns, the rotation nine (row after row).
 KIND, SIZE, POSITION, ROTATION, RGB, ALPHA = 0, 1, 4, 7, 16, 19
@@ -117,6 +117,8 @@ def pixel_box(geoms: Table, g: int, camera: Table) -> tuple[int, int, int, int]:
     near, far = depth - thickness, depth + thickness
     columns, rows = int(camera[RASTER, COLUMNS]), int(camera[RASTER, ROWS])
     if near <= 1e-3:  # it reaches behind the eye
+        if kind == BOX and is_inside(shape, to_local(geoms, g, offset)):
+            return 0, 0, 0, 0
         for wide, axis in ((columns, right), (rows, up)):
             slope = 0.5 * wide * camera[LENS, PIXEL]
             for side in (axis, scale(axis, -1.0)):

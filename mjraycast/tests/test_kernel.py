@@ -104,3 +104,17 @@ def test_without_a_folder_to_write_to_functions_are_compiled_anyway(monkeypatch)
     monkeypatch.setattr(kernel.numba, "njit", refusing)
     assert kernel.entry(abs) is abs
     assert [options.get("cache", False) for options in calls] == [True, False]
+
+
+def test_nobody_counts_references_to_arrays():
+    @numba.njit(**kernel.OPTIONS)
+    def total(table):
+        found = 0.0
+        for row in range(len(table)):
+            if table[row, 0] > 0.0:
+                found += kernel.vector(table, row, 0)[1]
+        return found
+
+    assert total(np.arange(6.0).reshape(2, 3)) == 4
+    (code,) = total.inspect_llvm().values()
+    assert "NRT_incref" not in code and "NRT_decref" not in code

@@ -5,7 +5,7 @@ import numba
 import numpy as np
 import pytest
 
-from mjraycast import shapes
+from mjraycast import shapes, tables
 from mjraycast.shapes import BOX, CAPSULE, CYLINDER, ELLIPSOID, PLANE, SPHERE
 
 SIZE = (0.4, 0.7, 0.5)
@@ -141,3 +141,20 @@ def test_a_plane_is_seen_from_above_and_within_its_edges_only():
 def test_the_numbers_of_shapes_are_mujocos():
     for name, kind in {**SOLIDS, "plane": PLANE}.items():
         assert kind == getattr(mujoco.mjtGeom, f"mjGEOM_{name.upper()}")
+
+
+@numba.njit
+def pixel_box(geoms, g, camera):
+    return tables.pixel_box(geoms, g, camera)
+
+
+@pytest.mark.parametrize(
+    ("eye", "pixels"), [((0.3, -0.2, 0.9), (0, 0, 0, 0)), ((1.5, 0.0, 0.0), (0, 8, 0, 6)), ((0.0, 0.0, 9.0), (3, 6, 2, 5))]
+)
+def test_a_box_around_the_eye_takes_no_pixels(eye, pixels):
+    geoms, camera = np.zeros((1, tables.GEOM_COLUMNS)), np.zeros(tables.CAMERA_SHAPE)
+    geoms[0, tables.KIND], geoms[0, tables.SIZE : tables.SIZE + 3] = BOX, 1
+    geoms[0, tables.ROTATION : tables.ROTATION + 9] = np.eye(3).ravel()
+    camera[tables.EYE], camera[tables.LENS, tables.PIXEL], camera[tables.RASTER, :2] = eye, 0.25, (8, 6)
+    camera[tables.RIGHT], camera[tables.UP], camera[tables.AHEAD] = np.eye(3) * [1, 1, -1]
+    assert pixel_box(geoms, 0, camera) == pixels
