@@ -11,6 +11,8 @@ SPEC = int(sum(getattr(mujoco.mjtState, f"mjSTATE_{part}").value for part in PAR
 # These belong to the physics step that led here (accelerations, torques, touch), not to the state itself: they
 # cannot be computed again from it, so they are kept as they were.
 STORED = ("sensordata", "qacc", "actuator_force")
+FOLLOWS = ("xpos", "xquat", "xmat", "geom_xpos", "geom_xmat", "site_xpos", "site_xmat", "subtree_com", "cvel")
+"""What follows from the state and rewards read, as do observations and frames after them."""
 ASSETS = ("tex_", "mesh_", "hfield_", "skin_")
 """Prefixes of a model's large arrays, which only drawing and collisions look at."""
 
@@ -59,13 +61,13 @@ class Snapshot:
 
 
 class WriteGuard:
-    """Tells whether somebody has written to a simulation: to what MuJoCo integrates, is told or reports, or to its model."""
+    """Tells whether somebody has written to a simulation: to what MuJoCo integrates, is told or computes, or its model."""
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
         self._model, self._data = model, data
         self._spec = int(mujoco.mjtState.mjSTATE_INTEGRATION.value)
         self._state = np.zeros(mujoco.mj_stateSize(model, self._spec))
-        self._stored = [getattr(data, name) for name in STORED]
+        self._stored = [getattr(data, name) for name in STORED + FOLLOWS]
         fields = [(part, name) for part in (model, model.opt) for name in dir(part) if not name.startswith(("_", *ASSETS))]
         self._constants = [array for part, name in fields if isinstance(array := getattr(part, name), np.ndarray)]
 

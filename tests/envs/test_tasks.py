@@ -1,5 +1,6 @@
 """Tasks by name, by function and by file."""
 
+import numpy as np
 import pytest
 
 from plan2explore import RewardError, Task, make, record, relabel
@@ -58,7 +59,13 @@ def writes_model(physics):
     return 0.0
 
 
-@pytest.mark.parametrize("reward", [writes_state, applies_force, writes_model])
+def changes_a_view(physics):
+    offset = physics.data.xpos[1]
+    offset -= 1.0
+    return float(np.linalg.norm(offset))
+
+
+@pytest.mark.parametrize("reward", [writes_state, applies_force, writes_model, changes_a_view])
 def test_a_reward_that_writes_to_physics_is_refused_where_it_is_paid_and_when_it_relabels(reward):
     task, bare = Task("mine", reward=reward), make("walker", size=8, obs="proprio")
     sentence = "Reward 'mine' has written to physics .*: it may only read it"
