@@ -38,8 +38,8 @@ class Options:
     """The agent."""
     steps: int = 24_000
     """Env steps of exploration."""
-    updates: int = 2_000
-    """Updates in imagination for each goal."""
+    updates: int = 6_000
+    """Updates for each goal."""
     goals: tuple[str, ...] = ()
     """Goals by name, such as goal_ne; none: all of the maze."""
     mode: Literal["mode", "sample"] = "sample"

@@ -158,6 +158,8 @@ class ActorCriticConfig:
     """Discount per step (gamma)."""
     lambda_: Annotated[float, tyro.conf.arg(name="lambda")] = 0.95
     """Mixing of n-step returns (lambda)."""
+    learn_from: Literal["imagination", "replay"] = "imagination"
+    """Where the tasks of an adaptation are learned: in imagination (the paper), or off-policy from relabelled replay."""
     actor_gradient: Literal["through", "reinforce"] = "through"
     """The actor's gradient: through imagined states (the paper), or REINFORCE with a baseline (DreamerV3)."""
     actor_width: int = 400
@@ -225,6 +227,13 @@ class AgentConfig:
     """Number format inside the networks. Parameters, distributions, losses and the last layers of heads are float32."""
     learn_model: bool = True
     """Whether the world model and the ensemble learn. In imagination a zero-shot adaptation leaves them as they are."""
+    adapt_from: Literal["imagination", "replay"] = "imagination"
+    """Where a task named afterwards is learned: in imagination (the paper), or from relabelled replay (TD3 on the world
+    model's states)."""
+    adapt_batch: int | None = None
+    """Sequences in a batch of an adaptation; none: `batch`."""
+    adapt_discount: float | None = None
+    """Discount per step of a task named afterwards; none: `actor_critic.discount`."""
     refine: int = 0
     """Updates of the world model on replay, at a fifth of its learning rate, at the start of a zero-shot adaptation."""
 
@@ -300,6 +309,9 @@ modern_tiny = replace(
     length=16,
     updates_per_episode=250,
     warmup=100,
+    adapt_from="replay",
+    adapt_batch=32,
+    adapt_discount=0.99,
     refine=3000,
     precision="float32",
 )  # fmt: skip
@@ -430,7 +442,7 @@ ABOVE_0 = {
 }  # fmt: skip
 """Other numbers that cannot be 0: nothing would be learned, or something divided by it."""
 AT_LEAST = {"members": 2}
-AT_MOST = {"seed": 2**32 - 1, "discount": 1, "lambda_": 1, "unimix": 1, "slow_critic": 1}
+AT_MOST = {"seed": 2**32 - 1, "discount": 1, "adapt_discount": 1, "lambda_": 1, "unimix": 1, "slow_critic": 1}
 
 
 def check_numbers(config: Any, where: str = "") -> None:

@@ -10,6 +10,7 @@ from plan2explore.agent.heads import ScalarHead
 from plan2explore.agent.intrinsic import find_objective
 from plan2explore.agent.intrinsic.objective import Sizes
 from plan2explore.agent.latents import make_latent
+from plan2explore.agent.off_policy import TwinCritic
 from plan2explore.agent.optimizer import Adam, Layout, TrainState, init_train_state
 from plan2explore.agent.policies import Actor, make_policy
 from plan2explore.agent.world_model import WorldModel
@@ -27,7 +28,7 @@ class Networks(NamedTuple):
     intrinsic: Any
     reward: ScalarHead
     actor: Actor
-    critic: ScalarHead
+    critic: Any
 
 
 class Group(NamedTuple):
@@ -50,6 +51,7 @@ class Agent:
         self.tasks = [f"task {i}" for i in range(spaces.tasks)]
         self.explorers = int(self.objective.reward is not None)
         self.behaviors = ["explorer"] * self.explorers + self.tasks
+        self.from_replay = config.actor_critic.learn_from == "replay"
         self.groups = self._group()
         self.layouts = self._lay_out()
 
@@ -61,6 +63,8 @@ class Agent:
                 f"The objective {config.intrinsic.objective!r} has no critic behind it: with intrinsic.gradient=stopped "
                 "its actor would never learn: set intrinsic.gradient=through."
             )
+        if objective.reward is not None and config.actor_critic.learn_from == "replay":
+            raise ValueError("An explorer learns in imagination: set agent.adapt_from=replay to learn tasks from replay.")
         if objective.collector == "task" and self.spaces.tasks < 1:
             raise ValueError(f"The objective {config.intrinsic.objective!r} follows a task: give Spaces at least one.")
 
@@ -83,7 +87,9 @@ class Agent:
         def reward(key: PRNGKeyArray) -> ScalarHead:
             return ScalarHead(features, model.reward_width, model.reward_depth, key, model.reward_head, model.norm)
 
-        def critic(key: PRNGKeyArray) -> ScalarHead:
+        def critic(key: PRNGKeyArray) -> ScalarHead | TwinCritic:
+            if self.from_replay:
+                return TwinCritic(features, spaces.action, ac, key)
             return ScalarHead(features, ac.critic_width, ac.critic_depth, key, ac.critic_head, ac.norm)
 
         return {

@@ -34,6 +34,7 @@ from plan2explore.agent.agent import Agent, Group, Networks, Params
 from plan2explore.agent.fast.linear import pad_rows
 from plan2explore.agent.heads import ScalarHead
 from plan2explore.agent.intrinsic.objective import Experience, Transition
+from plan2explore.agent.off_policy import TwinCritic, replay_losses
 from plan2explore.agent.optimizer import TrainState, apply_gradients
 from plan2explore.agent.policies import Actor
 from plan2explore.agent.world_model import Observation, Sequences, State, infer_states, model_loss
@@ -165,7 +166,12 @@ def _update(agent: Agent, state: LearnerState, batch: BatchArrays) -> tuple[Lear
     slow = agent.network("critic", state.slow_critic) if state.slow_critic.size else nets.critic
     alive = ~sequences.is_terminal
     with jax.named_scope("actor_critic"):
-        behavior, stats = behavior_gradients(agent, nets, slow, experience.states, alive, stats, state.update, behavior_key)
+        if agent.from_replay:
+            behavior = replay_gradients(agent, nets, slow, experience.states, sequences, stats, behavior_key)
+        else:
+            behavior, stats = behavior_gradients(
+                agent, nets, slow, experience.states, alive, stats, state.update, behavior_key
+            )
 
     networks, metrics = state.networks, {"update": state.update}
     with jax.named_scope("optimizer"):
@@ -267,6 +273,28 @@ def intrinsic_gradients(agent: Agent, nets: Networks, experience: Experience, ke
     (total, extra), grads = jax.value_and_grad(total_loss, has_aux=True)(nets.intrinsic)
     metrics = {"intrinsic/loss": total} | {f"intrinsic/{name}": value for name, value in extra.items()}
     return Gradients({"intrinsic": grads}, {"intrinsic": total[None]}, metrics)
+
+
+def replay_gradients(
+    agent: Agent,
+    nets: Networks,
+    slow_critics: TwinCritic,
+    states: State,
+    batch: Sequences,
+    stats: Stats,
+    key: PRNGKeyArray,
+) -> Gradients:
+    """Gradients of the tasks' actors and critics, learned from replayed steps."""
+
+    def loss(trained: dict[str, Any]) -> tuple[Array, Any]:
+        return replay_losses(
+            agent.policy, trained["actor"], trained["critic"], slow_critics, lax.stop_gradient(states.features), batch,
+            stats, agent.config.actor_critic, key,
+        )  # fmt: skip
+
+    grads, (losses, means) = jax.grad(loss, has_aux=True)({"actor": nets.actor, "critic": nets.critic})
+    metrics = {f"{task}/{what}": mean[row] for row, task in enumerate(agent.tasks) for what, mean in means.items()}
+    return Gradients(grads, {"actor": losses, "critic": losses}, metrics)
 
 
 def behavior_gradients(

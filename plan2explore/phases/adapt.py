@@ -16,10 +16,12 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
+from safetensors.numpy import load_file, save
 
 from ..agent.actor_critic import init_stats
 from ..agent.learner import Learner, LearnerState, check_finite
 from ..agent.optimizer import TrainState, init_train_state
+from ..atomic import write_file
 from ..config import AdaptConfig, AgentConfig, ExploreConfig, Schedule, Spaces, check_numbers, differences, read_config
 from ..envs import Task
 from ..envs.names import DATASET
@@ -124,18 +126,29 @@ class Adaptation:
         """A new reward head and actor-critic on the snapshot's model, refined if the preset says so."""
         arrays, _ = Checkpoints(self.run.folder.snapshots, keep=None).load(self.steps)
         state = learner.init(jax.random.fold_in(jax.random.key(self.config.seed), 0))
-        model = _loaded(state, "model", unpack_params(arrays))
+        model = _loaded(state.networks["model"], "model", unpack_params(arrays))
         if self.explored.agent.refine:
-            progress.say(f"Refining the world model: {counted(self.explored.agent.refine, 'update')} on replay ...")
-            spaces = replace(learner.agent.spaces, tasks=0)
-            model = refine_model(self.explored.agent, spaces, model, replay, jax.random.key(self.config.seed))
+            model = self._refined(learner, model, replay, progress)
         return state._replace(networks=state.networks | {"model": model})
+
+    def _refined(self, learner: Learner, model: TrainState, replay: Replay, progress: Progress) -> TrainState:
+        """The model after more training on replay. It is the same for every task, so the first adaptation keeps it."""
+        folder = self.run.folder.adapt
+        file = folder / f".model-at-{self.steps}-of-{replay.steps}-seed-{self.config.seed}.safetensors"
+        if file.exists():
+            return _loaded(model, "model", load_file(file))
+        progress.say(f"Refining the world model: {counted(self.explored.agent.refine, 'update')} on replay ...")
+        spaces, key = replace(learner.agent.spaces, tasks=0), jax.random.key(self.config.seed)
+        refined = refine_model(learner.agent.config, spaces, model, replay, key)
+        folder.mkdir(exist_ok=True)
+        write_file(file, [save({"model": np.asarray(refined.params)})])
+        return refined
 
     def _continued(self, learner: Learner, zero: Policy) -> LearnerState:
         arrays, _ = Checkpoints(RunFolder.open(zero.path).snapshots, keep=None).load(0)
         state = learner.init(jax.random.fold_in(jax.random.key(self.config.seed), 1))
         params = unpack_params(arrays)
-        loaded = {name: _loaded(state, name, params) for name in state.networks}
+        loaded = {name: _loaded(now, name, params) for name, now in state.networks.items()}
         slow = jax.numpy.copy(loaded["critic"].params) if state.slow_critic.size else state.slow_critic
         return state._replace(networks=loaded, slow_critic=slow)
 
@@ -223,9 +236,12 @@ def shared_out(shots: int, schedule: Schedule) -> int:
 
 def task_agent(explored: ExploreConfig, learn_model: bool) -> Any:
     """The agent that adapts: the explorer's sizes, the task's policy collects, no explorer."""
-    return replace(
-        explored.agent, intrinsic=replace(explored.agent.intrinsic, objective="dreamer"), learn_model=learn_model
-    )
+    agent = explored.agent
+    discount = agent.actor_critic.discount if agent.adapt_discount is None else agent.adapt_discount
+    actor_critic = replace(agent.actor_critic, learn_from=agent.adapt_from, discount=discount)
+    intrinsic = replace(agent.intrinsic, objective="dreamer")
+    batch = agent.adapt_batch or agent.batch
+    return replace(agent, actor_critic=actor_critic, intrinsic=intrinsic, batch=batch, learn_model=learn_model)
 
 
 def refine_model(agent: AgentConfig, spaces: Spaces, model: TrainState, replay: Replay, key: PRNGKeyArray) -> TrainState:
@@ -234,7 +250,8 @@ def refine_model(agent: AgentConfig, spaces: Spaces, model: TrainState, replay: 
     An actor-critic finds what is wrong in a model: a wall that gives way a little in each imagined step is a door.
     """
     rate, nothing = agent.model.learning_rate * REFINE_RATE, replace(agent.intrinsic, objective="random")
-    agent = replace(agent, model=replace(agent.model, learning_rate=rate), intrinsic=nothing, warmup=0)
+    model_only = replace(agent.model, learning_rate=rate)
+    agent = replace(agent, model=model_only, intrinsic=nothing, learn_model=True, warmup=0)
     learner = Learner(agent, spaces)
     init_key, sample_key = jax.random.split(jax.random.fold_in(key, 2))
     state = learner.init(init_key)
@@ -245,9 +262,9 @@ def refine_model(agent: AgentConfig, spaces: Spaces, model: TrainState, replay: 
     return init_train_state(state.networks["model"].params)
 
 
-def _loaded(state: LearnerState, name: str, params: dict[str, np.ndarray]) -> TrainState:
+def _loaded(state: TrainState, name: str, params: dict[str, np.ndarray]) -> TrainState:
     """Networks with the parameters of a snapshot, and a fresh optimiser."""
-    ours = state.networks[name].params
+    ours = state.params
     if name not in params or params[name].shape != ours.shape:
         got = params[name].shape if name in params else "nothing"
         raise RunError(f"The snapshot's {name} has sizes {got}; the configuration asks for {ours.shape}.")

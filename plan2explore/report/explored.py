@@ -87,7 +87,7 @@ class Explored:
     @cached_property
     def _adaptations(self) -> tuple[list[RunFolder], list[str]]:
         found, faults = [], []
-        for path in sorted(self.run.folder.adapt.glob("*")):
+        for path in sorted(self.run.folder.adapt.glob("[!.]*")):
             try:
                 folder = RunFolder.open(path)
             except RunError as error:

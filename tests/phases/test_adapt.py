@@ -110,6 +110,25 @@ def test_a_preset_may_refine_the_model_on_replay(overlapped):
     assert loss(after[0]) < 0.95 * loss(before)
 
 
+def test_tasks_learned_from_replay_refine_the_model_once_and_resume(overlapped, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(overlapped.run.path, copy, ignore=shutil.ignore_patterns("adapt"))
+    settings = json.loads((copy / "run.json").read_text())
+    settings["settings"]["config"]["agent"] |= {"adapt_from": "replay", "adapt_batch": 3, "adapt_discount": 0.9, "refine": 50}
+    (copy / "run.json").write_text(json.dumps(settings))
+    run = p2e.Run(copy)
+    policies = [nano_adapt(run, task) for task in TASKS]
+    (kept,) = copy.glob("adapt/.model-*")
+    first = [snapshot(policy.path, 0) for policy in policies]
+    assert first[0]["model"].tobytes() == first[1]["model"].tobytes() != snapshot(copy, 5000)["model"].tobytes()
+    agent = policies[0].learner.agent.config
+    assert (agent.batch, agent.actor_critic.discount, agent.actor_critic.learn_from) == (3, 0.9, "replay")
+    kept.unlink()
+    again = snapshot(nano_adapt(run, TASKS[1], out=tmp_path / "again").path, 0)
+    assert all(np.array_equal(again[name], first[1][name]) for name in ("model", "actor", "critic"))
+    assert nano_adapt(run, TASKS[0], shots=1).evaluate(1).episodes
+
+
 def test_replay_is_the_runs_with_the_tasks_rewards(overlapped):
     with remembered() as added:
         nano_adapt(overlapped.run, TASKS[1], evaluate_episodes=0)
