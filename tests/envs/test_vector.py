@@ -17,7 +17,7 @@ import pytest
 
 from plan2explore.envs import make
 from plan2explore.envs.vector import Batch, VectorEnv, Worker, WorkerError
-from plan2explore.envs.worker import RESET, STEP, Assignment, Share, Spec, episode_seed, map_arrays
+from plan2explore.envs.worker import RESET, STEP, Assignment, Share, Spec, episode_seed, map_arrays, python_command
 
 TRICK = 1.0  # a first action of this value makes a FakeWorld do its trick
 
@@ -62,6 +62,9 @@ class FakeWorld(gymnasium.Env):
 
     def die(self):
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def leave(self):
+        sys.exit("had enough")
 
     def fail(self):
         raise ValueError("the tyres are flat")
@@ -224,6 +227,19 @@ def test_workers_have_one_thread_and_no_jax():
         assert vector.reset().proprio.tolist() == [[0, 1, 1]]
 
 
+def test_no_process_takes_a_file_of_the_current_folder_for_pythons_own(tmp_path, monkeypatch):
+    for name in ("json", "pickle", "struct", "wave", "cloudpickle"):
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name}.py was run')")
+    (tmp_path / "users_own.py").write_text("number = 7")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")  # as a notebook has it
+    with VectorEnv(FakeWorld, count=1) as vector:
+        vector.reset()
+    code = "import json, wave, users_own; from plan2explore.envs.worker import serve; print(users_own.number, *sys.argv[1:])"
+    found = subprocess.run(python_command(code, "a", 1), capture_output=True, text=True)
+    assert (found.stdout, found.stderr) == ("7 a 1\n", "")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_workers_leave_ctrl_c_and_polite_kills_to_the_parent_from_their_first_moment(number):
     memory = os.memfd_create("memory")
@@ -311,6 +327,13 @@ def test_an_exception_in_an_environment_arrives_with_its_traceback_and_closes_ev
         for use in (vector.reset, vector.receive):
             with pytest.raises(RuntimeError, match="closed"):
                 use()
+
+
+def test_an_environment_that_calls_sys_exit_has_failed():
+    with VectorEnv(FakeWorld, count=1, trick="leave") as vector:
+        vector.reset()
+        with pytest.raises(WorkerError, match=r"Environment 0 .*failed: SystemExit: had enough"):
+            vector.step([[TRICK, 0]])
 
 
 def test_an_exception_in_make_and_different_worlds_are_errors_too():
