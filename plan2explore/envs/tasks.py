@@ -179,7 +179,7 @@ class PhysicsReward:
             raise RewardError(f"Reward {self._name!r} has written to physics (its {part}): it may only read it ({where()})")
 
 
-def _place(error: Exception) -> str:
+def _place(error: BaseException) -> str:
     """File and line of the user's code where a reward failed, which may be in what that called; empty if there is none."""
     frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is `call_reward`
     own = [frame for frame in frames if frame.filename == frames[0].filename]

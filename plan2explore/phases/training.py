@@ -32,11 +32,12 @@ from ..config import Schedule, WorldConfig
 from ..envs import Task, VectorEnv, maze
 from ..replay import Episode
 from ..replay.buffer import Replay, replay_rows
-from ..replay.files import EpisodeFolder
-from ..runs.checkpoint import Checkpoints, pack, pack_params
+from ..replay.files import LARGEST, EpisodeFolder
+from ..runs.checkpoint import Arrays, Checkpoints, pack, pack_params
 from ..runs.files import append_line
 from ..runs.folder import RunError, RunFolder
 from ..runs.metrics import Metrics
+from ..untrusted import check_counters
 from .collect import Collector, label_steps
 from .evaluate import Scores, acting_copy, evaluate_tasks
 from .progress import Progress
@@ -130,15 +131,16 @@ def disk_explained(path: Path) -> Iterator[None]:
         ) from error
 
 
-META = ("env_steps", "updates", "rounds", "evaluations", "evaluated_at", "evaluated_updates", "snapshot_at")
-"""What a checkpoint says beside the parameters: whole numbers."""
-
-
-def check_meta(folder: RunFolder, meta: dict[str, Any]) -> None:
-    """An untrusted checkpoint may say anything."""
-    missing = [name for name in META if type(meta.get(name)) is not int]
-    if missing:
-        raise RunError(f"The last checkpoint of {folder.path} does not say its {missing[0]!r}: remove it to resume.")
+def check_checkpoint(job: Job, arrays: Arrays, meta: dict[str, Any]) -> None:
+    """Raises a `ValueError` for counters that no run of this job could have come to."""
+    most = job.goal + job.environments * job.info.episode if job.goal else LARGEST
+    updates = arrays["update"].item() if "update" in arrays else 0
+    counters = dict.fromkeys(("env_steps", "rounds", "evaluations", "evaluated_at", "snapshot_at"), most)
+    check_counters(meta, {"updates": updates} | counters)
+    if meta["updates"] != updates:
+        raise ValueError(f"its updates are {meta['updates']}, and its arrays are of update {updates}")
+    if meta.get("evaluated_updates") != -1:  # none yet
+        check_counters(meta, {"evaluated_updates": updates})
 
 
 def play_nothing() -> Evaluation:
@@ -254,7 +256,7 @@ class Training:
         self.replay.add_episode(rows, number % self.job.environments)
         if self.coverage:
             self.coverage.add(episode.state)
-        self.steps_before += int(episode.meta["env_steps"])
+        self.steps_before += episode.env_steps
 
     # ---- the work ----
 
@@ -567,6 +569,7 @@ class Training:
         """A checkpoint: from here a killed run resumes."""
         if self.collector:
             self.collector.check_writes(wait=True)
+        self._log(all_of_it=True)  # what is in the checkpoint is not logged again
         self.metrics.flush()
         self.checkpoints.save_soon(self.updates, pack(self.state), self.meta())
         self._saved = time.monotonic()

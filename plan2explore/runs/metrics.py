@@ -17,8 +17,9 @@ import numpy as np
 from PIL import Image
 
 from plan2explore.atomic import append, sync
+from plan2explore.untrusted import parse_object
 
-from .files import append_line, keep_lines, parse_object, split_lines
+from .files import append_line, keep_lines, split_lines
 from .folder import RunError, RunFolder
 
 RESERVED = {"env_steps", "time"}

@@ -145,6 +145,21 @@ def job(**changes):
     return Job(**fields | {"goal": 10_000, "environments": 4} | changes)
 
 
+def test_a_checkpoint_has_the_metrics_of_all_its_updates(tmp_path, monkeypatch):
+    update = Training._update
+
+    def fail(training):
+        if training.updates == 150:
+            raise SystemExit("as a kill would, without another word")
+        update(training)
+
+    monkeypatch.setattr(Training, "_update", fail)
+    with pytest.raises(SystemExit):
+        nano_explore(tmp_path / "run", overlap(checkpoint_seconds=0.0))
+    run = p2e.Run(tmp_path / "run")
+    assert max(line.get("update", 0) for line in run.metrics()) == progress_of(run)["updates"] == 150
+
+
 def test_updates_are_due_by_env_steps():
     exploring = job(random_until=5000)
     assert [exploring.due(steps) for steps in (0, 4999, 5000, 6000)] == [0, 0, 500, 600]
