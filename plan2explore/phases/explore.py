@@ -4,7 +4,6 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
@@ -33,10 +32,9 @@ from ..envs.names import UnknownName, argument_texts, check_module, folder_name,
 from ..replay.buffer import ADVICE, Replay, TooLittleMemoryError, device_room, gigabytes, plan_replay
 from ..replay.files import EpisodeFolder
 from ..runs.checkpoint import Checkpoints, unpack
-from ..runs.files import keep_lines, split_lines
+from ..runs.files import drop_later
 from ..runs.folder import RunError, RunFolder, begin_run
 from ..runs.metrics import Metrics
-from ..untrusted import parse_object
 from .device import prepare_device
 from .progress import Progress, counted
 from .run import Run
@@ -353,11 +351,8 @@ def open_training(
     """A training that resumes from the folder's last checkpoint, or begins with what `start` makes, or a fresh agent."""
     key = jax.random.fold_in(jax.random.key(job.seed), 0)
     found = Checkpoints(job.folder.checkpoints).load_latest(partial(check_checkpoint, job))
-    state: LearnerState | Future[LearnerState]
     if found is None:
-        thread = ThreadPoolExecutor(1, "agent")
-        state, meta = start() if start is not None else thread.submit(learner.init, key), None
-        thread.shutdown(wait=False)
+        state, meta = start() if start is not None else learner.init(key), None
         if job.goal and (there := len(EpisodeFolder(job.folder.episodes, read_only=True).numbers())):
             progress.say(f"There is no checkpoint: learning starts anew, with the {there:,} episodes that are there.")
     else:
@@ -366,16 +361,9 @@ def open_training(
         progress.say(f"Resuming at update {int(meta['updates']):,}, env step {int(meta['env_steps']):,}.")
     env_steps, updates, evaluations = (meta[name] if meta else 0 for name in ("env_steps", "updates", "evaluations"))
     with Metrics(job.folder, env_steps, wandb, updates) as metrics:
-        forget_after(job.folder.evaluations_file, evaluations)
+        # What a killed process evaluated after its last checkpoint is evaluated again.
+        drop_later(job.folder.evaluations_file, {"evaluation": evaluations - 1})
         training = Training(job, learner, state, replay, metrics, progress)
         if meta:
             training.restore(meta)
         yield training
-
-
-def forget_after(path: Path, evaluations: int) -> None:
-    """Drops evaluations that a killed process made after its last checkpoint: they will be made again."""
-    lines, _ = split_lines(path)
-    kept = [line for line in lines if (parse_object(line) or {}).get("evaluation", 0) < evaluations]
-    if len(kept) < len(lines):
-        keep_lines(path, kept)

@@ -3,7 +3,7 @@
 import json
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,19 @@ def split_lines(path: Path) -> tuple[list[bytes], bytes]:
         raise ValueError(f"{path} has {size:,} bytes, so it is none of ours: remove it.")
     *whole, torn = path.read_bytes().split(b"\n")
     return whole, torn
+
+
+def drop_later(path: Path, last: Mapping[str, float]) -> None:
+    """Removes lines of which a number is beyond the last that counts, and a line that was never finished."""
+    whole, torn = split_lines(path)
+
+    def is_later(line: dict[str, Any]) -> bool:
+        found = ((line.get(name), most) for name, most in last.items())
+        return any(isinstance(number, int | float) and number > most for number, most in found)
+
+    kept = [line for line in whole if not is_later(parse_object(line) or {})]
+    if torn or len(kept) < len(whole):
+        keep_lines(path, kept)
 
 
 def keep_lines(path: Path, wanted: Iterable[bytes]) -> None:

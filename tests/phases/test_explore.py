@@ -28,8 +28,9 @@ from plan2explore.envs import maze, mujoco_env
 from plan2explore.envs.gymnasium import GymnasiumEnv
 from plan2explore.phases import explore as module
 from plan2explore.phases import world as world_module
+from plan2explore.phases.callbacks import Stopped
 from plan2explore.phases.explore import configure, environments
-from plan2explore.phases.training import Stopped, Training
+from plan2explore.phases.training import Training
 from plan2explore.phases.world import agent_spaces, bytes_of_one, check_room, check_tasks, inspect_world, make_task
 from plan2explore.replay.buffer import TooLittleMemoryError
 from plan2explore.replay.files import EpisodeFolder, save_episode
@@ -218,7 +219,7 @@ def test_rounds_of_unequal_episodes_resume_with_the_same_bits(tmp_path, monkeypa
     update = Training._update
 
     def stopped(training):
-        training._stop = signal.SIGINT if training.updates == 100 else None
+        training.signals.stop = signal.SIGINT if training.updates == 100 else None
         update(training)
 
     with monkeypatch.context() as patch:

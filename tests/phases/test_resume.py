@@ -31,8 +31,9 @@ from older import make_older
 import plan2explore as p2e
 from plan2explore.cli import main
 from plan2explore.envs import VectorEnv
+from plan2explore.phases.callbacks import Stopped
 from plan2explore.phases.run import Run
-from plan2explore.phases.training import Stopped, Training
+from plan2explore.phases.training import Training
 from plan2explore.replay.files import EpisodeFolder
 from plan2explore.runs.checkpoint import BadCheckpoint, Checkpoints, unpack_params
 from plan2explore.runs.folder import RunError
@@ -44,6 +45,7 @@ KILLED = """
 from pathlib import Path
 from nano import *
 from sizes import quick
+from plan2explore.phases.callbacks import Evaluations, Saver
 from plan2explore.phases.collect import Collector
 from plan2explore.phases.training import Training
 die_at({moment})
@@ -109,7 +111,7 @@ def killed_at_work(work: str, moment: str) -> None:
 
 WHILE_COLLECTING = "Collector, 'send', 34"  # the fourth episode
 WHILE_TRAINING = "Training, '_update', 13"  # after the third
-AFTER_EVALUATION = "Training, '_snapshot', 1"  # after the fourth, if the process was started after the second
+AFTER_EVALUATION = "Saver, 'snapshot', 1"  # after the fourth, if the process was started after the second
 
 
 @pytest.mark.parametrize(
@@ -167,7 +169,7 @@ def test_overlap_goes_on_with_all_finished_episodes(tmp_path):
 
 @pytest.mark.parametrize(
     ("moment", "env_steps"),
-    [("Collector, 'send', 27", [2000, 4800, 5000]), ("Training, '_keep_scores', 2", [2000, 5000])],
+    [("Collector, 'send', 27", [2000, 4800, 5000]), ("Evaluations, 'keep', 2", [2000, 5000])],
     ids=["exploring", "at the goal"],
 )
 def test_a_killed_evaluation_is_made_at_once_and_says_the_env_steps_of_its_agent(moment, env_steps, tmp_path, capsys):
@@ -216,13 +218,13 @@ def test_the_same_command_on_a_finished_run_does_nothing(which, request, copy_of
 
 
 def test_a_finished_run_that_is_stopped_is_finished_still(overlapped, copy_of, monkeypatch):
-    run, remember = copy_of(overlapped.run), Training.remember
+    run, fill_replay = copy_of(overlapped.run), Training.fill_replay
 
     def stop(training):
-        training._stop = signal.SIGINT
-        return remember(training)
+        training.signals.stop = signal.SIGINT
+        return fill_replay(training)
 
-    monkeypatch.setattr(Training, "remember", stop)
+    monkeypatch.setattr(Training, "fill_replay", stop)
     snapshots = Checkpoints(run.folder.snapshots, keep=None)
     before, earlier = progress_of(run), snapshots.load(4000)[0]
     with pytest.raises(Stopped):
@@ -257,7 +259,8 @@ def test_damaged_files_are_named_set_aside_and_survived(taken_in_turn, copy_of, 
     episode.write_bytes(episode.read_bytes()[:20_000])
     checkpoints = Checkpoints(run.folder.checkpoints)
     older, meta = checkpoints.load(250)
-    checkpoints.save(240, older, meta | {"updates": 240})
+    older |= {"update": np.full_like(older["update"], 240)}
+    checkpoints.save(240, older, meta | {"updates": 240, "evaluated_updates": 200})
     newest = next(run.folder.checkpoints.glob("0000000250*.safetensors"))
     newest.write_bytes(b"\0" * newest.stat().st_size)
     again = p2e.explore(run.path, 6000)

@@ -45,19 +45,6 @@ def from_pixels(tmp_path_factory, compiled_once):
     return explore_pixels(tmp_path_factory.mktemp("watch") / "run")
 
 
-def test_evaluations_are_compiled_before_the_first_one_begins(tmp_path, caplog):
-    """By the thread that rehearses them, so that training does not stand still."""
-    jax.config.update("jax_log_compiles", True)  # in all threads, which `jax.log_compiles()` is not
-    try:
-        explore_pixels(tmp_path / "run", 2000)
-    finally:
-        jax.config.update("jax_log_compiles", False)
-    compiled = [(record.threadName, record.getMessage()) for record in caplog.records]
-    for program in ("intrinsic_rewards", "open_loop"):
-        by = [thread for thread, message in compiled if message.startswith(f"Compiling jit({program})")]
-        assert by == ["evaluation"]
-
-
 def test_images_of_an_episode_are_drawn_again_from_its_seed(from_pixels):
     env = p2e.make("cartpole", size=SIZE, action_repeat=100)
     for episode in from_pixels.episodes():
