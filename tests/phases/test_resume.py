@@ -40,7 +40,11 @@ from plan2explore.runs.folder import RunError
 
 pytestmark = pytest.mark.xdist_group("resume")
 HERE = Path(__file__).parent
-ENVIRONMENT = {"PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), str(HERE.parent), str(HERE)])}
+PATIENCE = 600  # seconds after which something counts as hanging; on a loaded machine much else takes long
+ENVIRONMENT = {
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # as in `quick`: what others compiled is found
+    "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), str(HERE.parent), str(HERE)]),
+}
 KILLED = """
 from pathlib import Path
 from nano import *
@@ -64,7 +68,7 @@ def start(self, first):
     for _ in range(2):
         os.kill(os.getpid(), signal.SIGINT)
 
-Training._compile_early = lambda self: time.sleep(60)
+Training._compile_early = lambda self: time.sleep(3000)
 Training._start_collecting = start
 nano_explore(Path({out!r}), overlap())
 """
@@ -89,7 +93,7 @@ def test_a_run_of_version_0_1_resumes_and_adapts(taken_in_turn, copy_of):
 def test_a_second_ctrl_c_does_not_wait_for_the_compiler(tmp_path):
     result = subprocess.run(
         [sys.executable, "-c", STOPPED_TWICE.format(out=str(tmp_path / "run"))],
-        env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=55, check=False,
+        env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert result.returncode == 130, result.stderr
     assert "saving everything first, once the compiler is done (a second Ctrl-C stops at once)" in result.stderr
@@ -104,8 +108,9 @@ def killed_at_work(work: str, moment: str) -> None:
     """A process that kills itself at some moment of its work."""
     code = KILLED.format(work=work, moment=moment)
     result = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=240, check=False
-    )
+        [sys.executable, "-c", code],
+        env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
     assert result.returncode == -signal.SIGKILL, result.stderr
 
 
@@ -137,14 +142,13 @@ def test_in_turn_killed_and_resumed_ends_with_the_same_bits(seconds, moments, ta
 SHOTS = {"shots": 3, "updates_per_episode": 20, "collect": "in-turn", "checkpoint_seconds": 0.0}
 
 
-@pytest.mark.parametrize("moment", ["Collector, 'send', 14", "Training, '_update', 5"], ids=["collecting", "training"])
-def test_few_shot_killed_and_resumed_ends_with_the_same_bits(moment, taken_in_turn, copy_of):
-    """The second moment is in the second of three rounds: two updates of imagination and two of the first come before."""
+def test_few_shot_killed_and_resumed_ends_with_the_same_bits(taken_in_turn, copy_of):
+    """Killed in the second of three rounds: two updates of imagination and two of the first come before."""
     whole, broken = (copy_of(taken_in_turn.run, name) for name in ("whole", "broken"))
-    killed_at_work(f"nano_adapt(Run(Path({str(broken.path)!r})), **{SHOTS})", moment)
+    killed_at_work(f"nano_adapt(Run(Path({str(broken.path)!r})), **{SHOTS})", "Training, '_update', 5")
     place = broken.folder.adapt / "cartpole_balance-3-shots"
     episodes = EpisodeFolder(place / "episodes", read_only=True)
-    assert len(episodes.numbers()) == (1 if "send" in moment else 2)
+    assert len(episodes.numbers()) == 2
     resumed, never_killed = (nano_adapt(run, **SHOTS) for run in (broken, whole))
     assert resumed.path == place and len(episodes.numbers()) == 3
     assert_same_arrays(parameters(resumed.path), parameters(never_killed.path))
@@ -330,8 +334,8 @@ def test_more_steps_that_are_refused_change_nothing(taken_in_turn, copy_of, monk
 # --- Signals ---
 
 
-def wait_for(condition, what: str, seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
+def wait_for(condition, what: str) -> None:
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, f"nothing came of {what}"
         time.sleep(0.05)
@@ -371,8 +375,8 @@ class Command:
         workers = children(self.process.pid)
         assert workers
         self.process.send_signal(number)
-        status = self.process.wait(60)
-        wait_for(lambda: not any(map(is_alive, workers)), "the end of the workers", 10)
+        status = self.process.wait(PATIENCE)
+        wait_for(lambda: not any(map(is_alive, workers)), "the end of the workers")
         return status
 
 
@@ -419,7 +423,7 @@ def test_a_reader_that_leaves_saves_as_ctrl_c_does(ctrl_c, tmp_path):
         process.stdout.close()
         if ctrl_c:
             process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 128 + signal.SIGPIPE
+        assert process.wait(PATIENCE) == 128 + signal.SIGPIPE
     finally:
         process.kill()
     (saved,) = Checkpoints(out / "checkpoints").steps()
@@ -439,7 +443,7 @@ def test_a_full_disk_is_said_and_nothing_before_is_lost(taken_in_turn, tmp_path)
         env=os.environ | ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE,
         check=False,
     )
     assert result.returncode == 0, result.stderr

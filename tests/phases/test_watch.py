@@ -3,7 +3,6 @@
 import io
 from dataclasses import replace
 
-import jax
 import numpy as np
 import pytest
 from events import frames_of, shown
@@ -32,12 +31,8 @@ def explore_pixels(path, steps=3000):
     config = in_turn()
     agent = replace(NANO, model=replace(NANO.model, conv_depth=2))
     config = replace(config, agent=agent, world=replace(config.world, obs="pixels", size=SIZE))
-    jax.config.update("jax_disable_most_optimizations", True)  # compiling is nearly all that this takes
-    try:
-        with quick():
-            return nano_explore(path, config, steps)
-    finally:
-        jax.config.update("jax_disable_most_optimizations", False)
+    with quick():
+        return nano_explore(path, config, steps)
 
 
 @pytest.fixture(scope="module")

@@ -433,7 +433,7 @@ def test_a_full_disk_costs_the_new_episode_only(tmp_path):
                 print(error.errno)
     """
     child = run_python(program, tmp_path, preexec_fn=restrict)
-    output, _ = child.communicate(timeout=60)
+    output, _ = child.communicate(timeout=600)
     assert child.returncode == 0 and output.decode().split() == ["27", "27"]  # EFBIG
     assert contents(tmp_path) == before
 
