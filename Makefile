@@ -1,36 +1,39 @@
-# Two commands do everything: `make demo` and `make test`. Both make a virtual environment in .venv first.
+# Two commands do everything: `make demo` and `make test`. Both make a virtual environment in .venv first. `make help` lists all.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
 
-.PHONY: demo test lint types docs pytest gl install clean
+.PHONY: help demo test lint types docs pytest gl install clean
 
-demo: $(VENV)/.installed
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+
+demo: $(VENV)/.installed  ## explore a maze without reward, then solve four tasks in it (minutes)
 	$(BIN)/plan2explore demo
 
-test: $(VENV)/.installed-dev gl lint types docs pytest
+test: $(VENV)/.installed-dev gl lint types docs pytest  ## all that CI runs: lint, types, docs, pytest
 
-lint: $(VENV)/.installed-dev
+lint: $(VENV)/.installed-dev  ## ruff
 	$(BIN)/ruff check .
 
-types: $(VENV)/.installed-dev
+types: $(VENV)/.installed-dev  ## mypy
 	$(BIN)/mypy
 
 # A warning is an error (not with --quiet). The site is in site/; `mkdocs serve` shows it with search.
-docs: $(VENV)/.installed-dev
+docs: $(VENV)/.installed-dev  ## the site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-pytest: $(VENV)/.installed-dev
+pytest: $(VENV)/.installed-dev  ## the tests (WORKERS=1 for one process)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 # The parity tests compare the ray-caster with OpenGL, and the report's page is opened in a real browser. Only root can add
 # these; without them stored pictures are compared, and the browser's tests are skipped with one line.
-gl:
+gl:  ## OpenGL and a browser for the tests that need them (as root)
 	@sh scripts/install-gl
 	@sh scripts/install-chromium
 
-install: $(VENV)/.installed
+install: $(VENV)/.installed  ## into .venv
 
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' || \
@@ -47,5 +50,5 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
-clean:
+clean:  ## remove .venv and caches
 	rm -rf $(VENV) site .cache .mypy_cache .pytest_cache .ruff_cache

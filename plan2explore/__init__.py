@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Loaded when asked for: `import plan2explore` and `--help` stay quick without the simulator.
 HOMES = {

@@ -22,7 +22,8 @@ from .config import (
     rename_flags,
     whole_steps,
 )
-from .streams import is_left, quiet_without_reader
+from .streams import PlainFormatter, is_left, quiet_without_reader
+from .untrusted import printable
 
 
 def look(
@@ -461,7 +462,9 @@ VERBS: dict[str, Callable[..., int]] = {
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs a command; mistakes of the user end in a sentence and status 2, Ctrl-C in 130, a reader that left in 141."""
-    logging.basicConfig(format="%(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(PlainFormatter())
+    logging.basicConfig(handlers=[handler])
     with quiet_without_reader():
         sys.exit(_status(sys.argv[1:] if arguments is None else arguments))
 
@@ -476,7 +479,7 @@ def _status(arguments: list[str]) -> Any:
     except (ValueError, OSError, RuntimeError, FloatingPointError) as error:
         if isinstance(error, BrokenPipeError) and any(map(is_left, (sys.stdout, sys.stderr))):
             raise
-        print(f"plan2explore: {error}", file=sys.stderr)
+        print(f"plan2explore: {printable(str(error))}", file=sys.stderr)
         return 2
 
 

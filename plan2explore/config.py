@@ -442,6 +442,8 @@ ABOVE_0 = {
 }  # fmt: skip
 """Other numbers that cannot be 0: nothing would be learned, or something divided by it."""
 AT_LEAST = {"members": 2}
+LARGEST = 10**15
+"""Of all numbers: what is larger only overflows somewhere."""
 AT_MOST = {"seed": 2**32 - 1, "discount": 1, "adapt_discount": 1, "lambda_": 1, "unimix": 1, "slow_critic": 1}
 
 
@@ -461,11 +463,11 @@ def _check_number(setting: Field[Any], value: float, name: str) -> None:
             raise ValueError(f"{name} must be above 0, and finite; got {value}.")
         return
     least = AT_LEAST.get(setting.name, 1 if setting.type is int and setting.name not in MAY_BE_0 else 0)
-    most = AT_MOST.get(setting.name)
-    if not math.isfinite(value) or value < least or (most is not None and value > most):
+    most = AT_MOST.get(setting.name, LARGEST)
+    if not least <= value <= most:
         real = "" if setting.type is int else ", and finite"
-        expected = f"at least {least}{real}" if most is None else f"from {least} to {most}"
-        raise ValueError(f"{name} must be {expected}; got {value}.")
+        expected = f"from {least} to {most}" if setting.name in AT_MOST or value > most else f"at least {least}{real}"
+        raise ValueError(f"{name} must be {expected}; got {value!s:.40}.")
 
 
 def check_seed(seed: int) -> None:
@@ -475,8 +477,8 @@ def check_seed(seed: int) -> None:
 
 def whole_steps(steps: float) -> int:
     """A number of env steps as people write it: 1e6."""
-    if not math.isfinite(steps):
-        raise ValueError(f"A number of env steps is one such as 1e6; got {steps}.")
+    if not abs(steps) <= LARGEST:
+        raise ValueError(f"A number of env steps is one such as 1e6; got {steps!s:.40}.")
     return int(steps)
 
 

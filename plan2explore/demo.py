@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from rich.table import Table
 from .bench.machine import machine
 from .config import ExploreConfig, Schedule, WorldConfig, modern_tiny
 from .envs import Task, maze
+from .envs.worker import python_command
 from .phases.adapt import adapt
 from .phases.evaluate import FEWEST, Scores
 from .phases.explore import explore
@@ -119,7 +119,7 @@ def beside(command: DemoCommand, method: str) -> Iterator[None]:
     flags = {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"}
     with log.open("w") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "plan2explore", "demo", f"--only={method}", *given],
+            python_command("from plan2explore.cli import main; main()", "demo", f"--only={method}", *given),
             stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=os.environ | flags,
         )  # fmt: skip
     try:

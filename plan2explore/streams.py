@@ -1,12 +1,15 @@
 """What happens when nobody takes what a command prints: a reader that left, a disk that is full."""
 
 import contextlib
+import logging
 import os
 import select
 import signal
 import sys
 from collections.abc import Iterator
 from typing import TextIO
+
+from .untrusted import printable
 
 
 @contextlib.contextmanager
@@ -31,6 +34,13 @@ def quiet_without_reader() -> Iterator[None]:
         if not (isinstance(end.__context__, SystemExit) and end.__context__.code == 2):  # then it was said already
             print(f"plan2explore: what it printed could not be written: {end.strerror}", file=sys.stderr)
         sys.exit(2)
+
+
+class PlainFormatter(logging.Formatter):
+    """The message alone, which may quote a file, as a terminal may have it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
 
 def _give_up(stream: TextIO) -> None:

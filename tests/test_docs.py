@@ -5,16 +5,25 @@ import contextlib
 import functools
 import io
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from plan2explore import __version__
 from plan2explore.cli import PARSED_HERE, VERBS, main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 COMMAND = re.compile(r"(?<!import )plan2explore ((?:bench )?[a-z]+)((?:[^`\n#]|\\\n)*)")
 ARRAYS = {"Bool", "Float", "Int", "Integer", "Key", "Num", "Real", "Shaped", "UInt", "UInt8"}
+
+
+def test_the_version_is_the_same_everywhere():
+    (cited,) = re.findall(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.M)
+    latest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert latest and __version__ == package == cited == latest[1]
 
 
 def commands() -> dict[str, set[str]]:

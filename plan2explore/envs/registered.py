@@ -72,7 +72,7 @@ def import_modules(names: Sequence[str]) -> None:
     """Imports what the user names on the command line; modules of the current folder are found too."""
     here = os.getcwd()
     if names and here not in sys.path:
-        sys.path.insert(0, here)
+        sys.path.append(here)  # last: a json.py there is not Python's
     for name in names:
         try:
             importlib.import_module(name)

@@ -109,7 +109,7 @@ def _module(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{path} could not be run: {type(error).__name__}: {error}") from error
     # Worker processes cannot import this file by name: send its functions by value.
     cloudpickle.register_pickle_by_value(module)
@@ -128,7 +128,7 @@ def call_reward(function: Callable[..., Any], name: str, where: Callable[[], str
     """The reward as a float, or an error that names the function and, by `where()`, the step and episode."""
     try:
         value = function(*arguments)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # one that calls sys.exit must not end whoever asks it
         what = f"{type(error).__name__}: {error}{_place(error)}"
         raise RewardError(f"Reward {name!r} raised {what} ({where()})") from error
     if isinstance(value, int):  # NumPy would not take the largest for a number
@@ -179,7 +179,7 @@ class PhysicsReward:
             raise RewardError(f"Reward {self._name!r} has written to physics (its {part}): it may only read it ({where()})")
 
 
-def _place(error: Exception) -> str:
+def _place(error: BaseException) -> str:
     """File and line of the user's code where a reward failed, which may be in what that called; empty if there is none."""
     frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is `call_reward`
     own = [frame for frame in frames if frame.filename == frames[0].filename]

@@ -6,13 +6,11 @@ The workers' side, the memory and the messages are in `worker.py`. Workers are p
 
 import contextlib
 import itertools
-import json
 import logging
 import os
 import signal
 import socket
 import subprocess
-import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -35,6 +33,7 @@ from .worker import (
     Spec,
     common_spec,
     map_arrays,
+    python_command,
     receive_bytes,
     receive_content,
     send_message,
@@ -44,10 +43,7 @@ log = logging.getLogger("plan2explore.envs")
 
 DEATHS_IN_A_ROW = 3  # a worker that dies this often without finishing one step would do so for ever
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "NUMBA")}
-BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
-    "from plan2explore.envs.worker import serve; serve(*map(int, sys.argv[2:]))"
-)
+BOOT = "from plan2explore.envs.worker import serve; serve(*map(int, sys.argv[1:]))"
 
 
 @dataclass(frozen=True)
@@ -91,13 +87,11 @@ class Worker:
     def start(self) -> None:
         """Starts the process and tells it what to do."""
         self.channel, theirs = socket.socketpair()
-        path = json.dumps([str(place) for place in sys.path])
-        numbers = [str(number) for number in (theirs.fileno(), self.memory, os.getpid())]
         # The child inherits the mask: no Ctrl-C can hit it between its start and its own call to ignore it.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, LEFT_TO_PARENT)
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", BOOT, path, *numbers],
+                python_command(BOOT, theirs.fileno(), self.memory, os.getpid()),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno(), self.memory],
                 env={**os.environ, **ONE_THREAD},

@@ -14,6 +14,7 @@ import select
 import signal
 import socket
 import struct
+import sys
 import threading
 import time
 import traceback
@@ -34,6 +35,17 @@ GRACE = 2.0  # seconds that a worker has to close its environments before it is 
 
 class HungUp(Exception):
     """The process at the other end of a socket has closed it, usually by ending."""
+
+
+def python_command(code: str, *arguments: object) -> list[str]:
+    """A Python process that imports what this one would, but what lies in the current folder last.
+
+    By itself `python -c` looks there first: a file json.py, of a run's folder say, would be taken for Python's own.
+    """
+    here = ("", os.getcwd())
+    path = "\n".join(sorted(map(str, sys.path), key=lambda place: place in here))
+    start = f"import sys; sys.path[:] = sys.argv.pop(1).split(chr(10)); {code}"
+    return [sys.executable, "-P", "-c", start, path, *map(str, arguments)]
 
 
 def episode_seed(seed: int, environment: int, episode: int) -> int:
@@ -252,7 +264,7 @@ def failures_reported(channel: socket.socket, share: Share | None) -> Iterator[N
         yield
     except HungUp:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # code that calls sys.exit has failed too
         from .base import EnvError
 
         own = str(error) if isinstance(error, EnvError) else None

@@ -76,10 +76,9 @@ class Scores:
         return f"{about}, 95 % interval {low:.1f} to {high:.1f}, {count})"
 
 
-def acting_copy(state: LearnerState, *names: str) -> LearnerState:
-    """Only what acting needs, and the named networks, copied: training may reuse the original's memory."""
-    kinds = ("model", "actor", *names)
-    copied = {name: TrainState(jax.numpy.copy(state.networks[name].params), None) for name in kinds}
+def acting_copy(state: LearnerState) -> LearnerState:
+    """Only what acting needs, copied: training may reuse the original's memory."""
+    copied = {name: TrainState(jax.numpy.copy(state.networks[name].params), None) for name in ("model", "actor")}
     return state._replace(networks=copied)
 
 

@@ -4,8 +4,8 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,8 +17,10 @@ from ..agent.learner import Learner, LearnerState
 from ..config import (
     PRESETS,
     RENAMED,
+    AgentConfig,
     ExploreConfig,
     Schedule,
+    Spaces,
     WorldConfig,
     check_numbers,
     differences,
@@ -27,16 +29,16 @@ from ..config import (
 )
 from ..envs import Task
 from ..envs.names import UnknownName, argument_texts, check_module, folder_name, is_suite, split_name
-from ..replay.buffer import ADVICE, Replay, plan_replay
+from ..replay.buffer import ADVICE, Replay, TooLittleMemoryError, device_room, gigabytes, plan_replay
 from ..replay.files import EpisodeFolder
 from ..runs.checkpoint import Checkpoints, unpack
-from ..runs.files import keep_lines, parse_object, split_lines
+from ..runs.files import drop_later
 from ..runs.folder import RunError, RunFolder, begin_run
 from ..runs.metrics import Metrics
 from .device import prepare_device
 from .progress import Progress, counted
 from .run import Run
-from .training import EPISODE, Job, Training, check_meta, disk_explained
+from .training import EPISODE, Job, Training, check_checkpoint, disk_explained
 from .world import WorldInfo, agent_spaces, check_room, check_tasks, inspect_world, named_world
 
 SHORT = 10_000  # env steps that each environment should have at least
@@ -196,8 +198,21 @@ def print_plan(config: ExploreConfig, info: WorldInfo, goal: int, count: int) ->
         advice = f"Most are for {count:,} environments at once: use fewer (--environments)"
     plan = plan_replay(config.schedule.memory, need, spaces, advice=advice)
     print(plan.sentence, file=sys.stderr)
+    check_batch(config.agent, spaces)
     if jax.default_backend() == "cpu" and config.agent.model.deter >= PRESETS["paper"].model.deter:
         print(SLOW, file=sys.stderr)
+
+
+def check_batch(agent: AgentConfig, spaces: Spaces) -> None:
+    """Refuses a batch of which even the observations and the imagined states have no room: the machine would hang."""
+    observed = 3 * (spaces.image or 0) ** 2 + (spaces.proprio or 0)
+    state = agent.model.deter + agent.model.stoch
+    need = 4 * agent.batch * agent.length * (observed + agent.actor_critic.horizon * state)
+    if need > (room := device_room(0)) > 0:  # 0: it does not tell
+        raise TooLittleMemoryError(
+            f"A batch of {agent.batch:,} sequences of {agent.length:,} steps needs more than {gigabytes(need)}, and "
+            f"{gigabytes(room)} are free: use smaller ones (--agent.batch, --agent.length)."
+        )
 
 
 def refuse_other(
@@ -231,8 +246,9 @@ def read_stored(folder: RunFolder, name: str, kind: type[Config]) -> Config:
 def stored(folder: RunFolder, name: str, kind: type[Value]) -> Value:
     """One of a run's settings, if it is of the kind that it should be."""
     value = folder.settings.get(name)
-    if type(value) is not kind:
-        raise RunError(f"The settings of {folder.path} cannot be read: {name!r} is {value!r:.100}, not {kind.__name__}.")
+    if type(value) is not kind or (isinstance(value, int) and value < 1):
+        wanted = "int above 0" if kind is int else kind.__name__
+        raise RunError(f"The settings of {folder.path} cannot be read: {name!r} is {value!r:.100}, not {wanted}.")
     return value
 
 
@@ -334,31 +350,20 @@ def open_training(
 ) -> Iterator[Training]:
     """A training that resumes from the folder's last checkpoint, or begins with what `start` makes, or a fresh agent."""
     key = jax.random.fold_in(jax.random.key(job.seed), 0)
-    found = Checkpoints(job.folder.checkpoints).load_latest()
-    state: LearnerState | Future[LearnerState]
+    found = Checkpoints(job.folder.checkpoints).load_latest(partial(check_checkpoint, job))
     if found is None:
-        thread = ThreadPoolExecutor(1, "agent")
-        state, meta = start() if start is not None else thread.submit(learner.init, key), None
-        thread.shutdown(wait=False)
+        state, meta = start() if start is not None else learner.init(key), None
         if job.goal and (there := len(EpisodeFolder(job.folder.episodes, read_only=True).numbers())):
             progress.say(f"There is no checkpoint: learning starts anew, with the {there:,} episodes that are there.")
     else:
         arrays, meta = found
-        check_meta(job.folder, meta)
         state = jax.device_put(unpack(jax.eval_shape(learner.init, key), arrays))
         progress.say(f"Resuming at update {int(meta['updates']):,}, env step {int(meta['env_steps']):,}.")
     env_steps, updates, evaluations = (meta[name] if meta else 0 for name in ("env_steps", "updates", "evaluations"))
     with Metrics(job.folder, env_steps, wandb, updates) as metrics:
-        forget_after(job.folder.evaluations_file, evaluations)
+        # What a killed process evaluated after its last checkpoint is evaluated again.
+        drop_later(job.folder.evaluations_file, {"evaluation": evaluations - 1})
         training = Training(job, learner, state, replay, metrics, progress)
         if meta:
             training.restore(meta)
         yield training
-
-
-def forget_after(path: Path, evaluations: int) -> None:
-    """Drops evaluations that a killed process made after its last checkpoint: they will be made again."""
-    lines, _ = split_lines(path)
-    kept = [line for line in lines if (parse_object(line) or {}).get("evaluation", 0) < evaluations]
-    if len(kept) < len(lines):
-        keep_lines(path, kept)

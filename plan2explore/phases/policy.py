@@ -15,10 +15,10 @@ from ..envs.spaces import ActionVector, discrete_space
 from ..runs.checkpoint import Checkpoints
 from ..runs.files import check_writable
 from ..runs.folder import RunFolder
+from .callbacks import EVALUATION_SEED
 from .collect import as_batch
 from .evaluate import Scores, evaluate_tasks, finish, step_key
 from .model import KINDS, Model, read_params
-from .training import EVALUATION_SEED
 from .world import check_room, check_simulator, inspect_world, make_for_tasks, make_world
 
 

@@ -7,6 +7,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from ..untrusted import printable
+
 QUIET = 15.0  # seconds between lines where nobody watches
 WARM_UP = 2  # blocks of updates before the speed counts: the first ones wait for compilers
 
@@ -66,7 +68,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        self.console.print(text, highlight=False, markup=False)
+        self.console.print(printable(text), highlight=False, markup=False)
 
     def show(self, steps: int, goal: int, updates: int, updates_goal: int) -> None:
         """Tells where the work is. Cheap enough to be called at every step."""

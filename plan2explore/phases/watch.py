@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, UInt8
 
@@ -37,17 +36,7 @@ def look_inside(agent: Agent, state: LearnerState, replay: Replay, frames: int, 
     """
     if not replay.steps:
         return Look(env_steps)
-    return _look_at(agent, state, replay.newest(EPISODES, min(STEPS, frames)), env_steps)
-
-
-def rehearse_look(agent: Agent, state: LearnerState, replay: Replay, frames: int) -> None:
-    """Looks at nothing: all that a look needs is compiled then."""
-    form = EPISODES, min(STEPS, frames)
-    nothing = {name: jnp.zeros((*form, *shape), dtype) for name, (shape, dtype) in replay.columns.items()}
-    jax.block_until_ready(_look_at(agent, state, nothing, 0)[1:])
-
-
-def _look_at(agent: Agent, state: LearnerState, newest: dict[str, Array], env_steps: int) -> Look:
+    newest = replay.newest(EPISODES, min(STEPS, frames))
     look, key = Look(env_steps), jax.random.key(0)
     params = {name: state.networks[name].params for name in ("model", "intrinsic")}
     batch = open_batch(agent, newest)

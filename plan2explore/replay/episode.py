@@ -29,6 +29,17 @@ class Episode:
     def __len__(self) -> int:
         return len(self.action)
 
+    @property
+    def env_steps(self) -> int:
+        """Env steps that were taken."""
+        return env_steps(self.state)
+
+
+def env_steps(state: np.ndarray) -> int:
+    """Env steps that led to the states of an episode, the first one left out."""
+    taken = ~np.isnan(state[1:]).all(-1) if state.shape[-1] else np.ones(state[1:].shape[:2], bool)
+    return int(taken.sum())
+
 
 def record(env: Any, policy: ActionFunction | None = None, seed: int = 0, policy_name: str = "random") -> Episode:
     """Plays one episode, by default with uniform random actions."""

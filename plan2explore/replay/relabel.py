@@ -21,6 +21,7 @@ from ..envs.names import DATASET, GYMNASIUM, check_module, is_suite, split_name,
 from ..envs.registered import receive, registered
 from ..envs.spaces import ActionVector, ObservationParts, space_from_json
 from ..envs.tasks import PhysicsReward, RewardError, Task, call_reward
+from ..envs.worker import python_command
 from ..envs.world import World
 from .episode import Episode
 
@@ -273,15 +274,14 @@ def _in_process(work: Work, share: list[int], workers: int) -> None:
         return
     # A plain child instead of multiprocessing: it works from any script, and inherits nothing of JAX's threads.
     child = subprocess.Popen(
-        [sys.executable, "-c", "from plan2explore.replay.relabel import _child; _child()"],
+        python_command("from plan2explore.replay.relabel import _child; _child()"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     with child:  # ends it by closing its input
         assert child.stdin and child.stdout
         try:
-            pickle.dump((sys.path, cloudpickle.dumps(work.task), registered()), child.stdin)
+            pickle.dump((cloudpickle.dumps(work.task), registered()), child.stdin)
             while share:
                 bare = {index: _without_pictures(work.episodes[index]) for index in share}
                 pickle.dump(bare, child.stdin, protocol=pickle.HIGHEST_PROTOCOL)
@@ -305,7 +305,7 @@ def _child() -> None:
     """What a process of `_in_process` does: episodes on standard input, rewards and errors on standard output."""
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a reward function that prints must not disturb the answer
-    sys.path[:], pickled, known = pickle.load(sys.stdin.buffer)
+    pickled, known = pickle.load(sys.stdin.buffer)
     task = pickle.loads(pickled)
     receive(known)
     with contextlib.suppress(EOFError, BrokenPipeError):  # the parent has no more work, or has gone

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from ..runs.files import read_lines
 from ..runs.folder import RunError, RunFolder
+from ..untrusted import printable
 from .results import results_of
 
 COLUMNS = ("run", "env", "method", "seed", "state", "env steps", "last scores")
@@ -33,11 +34,11 @@ def print_runs(folder: Path) -> int:
     for name in COLUMNS:
         table.add_column(name, overflow="fold", no_wrap=name == "run")
     for run in sorted(found, key=lambda each: each.created):
-        table.add_row(*map(escape, row_of(run)))
+        table.add_row(*(escape(printable(word)) for word in row_of(run)))
     console = Console(soft_wrap=True)
     console.print(table)
     for sentence in faults:
-        console.print(sentence, markup=False)
+        console.print(printable(sentence), markup=False)
     return 0
 
 

@@ -8,7 +8,7 @@ import hashlib
 import operator
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from plan2explore.agent.actor_critic import Stats
 from plan2explore.agent.learner import LearnerState
 from plan2explore.agent.optimizer import TrainState
 from plan2explore.atomic import remove_side_files, sync, write_file
+from plan2explore.replay.buffer import TooLittleMemoryError, gigabytes, host_room
 
 from .files import log, read_json, write_json
 
@@ -80,10 +81,15 @@ def load_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
         raise BadCheckpoint(f"{data_file} is missing: {path.name}.json is there, but not its arrays.")
     if (size := data_file.stat().st_size) != description["size"]:
         raise BadCheckpoint(f"{data_file} is damaged: it has {size:,} bytes instead of {description['size']:,}.")
+    if 2 * size > (room := host_room()):
+        raise TooLittleMemoryError(f"{data_file} has {gigabytes(size)}, and host memory has {gigabytes(room)} free.")
     data = data_file.read_bytes()
     if hashlib.sha256(data).hexdigest() != description["sha256"]:
         raise BadCheckpoint(f"{data_file} is damaged: its checksum is not the one that {path.name}.json has.")
     arrays = _read_arrays(data_file, data)
+    for name, array in arrays.items():
+        if jnp.issubdtype(array.dtype, jnp.inexact) and not np.isfinite(array).all():
+            raise BadCheckpoint(f"{data_file} is damaged: {name!r} is not finite everywhere.")
     return _from_format_1(arrays) if description["format"] == 1 else arrays, description["meta"]
 
 
@@ -268,8 +274,10 @@ class Checkpoints:
             f"The nearest is {best}."
         )
 
-    def load_latest(self) -> tuple[Arrays, dict[str, Any]] | None:
-        """The newest good checkpoint, or none where there never was one.
+    def load_latest(
+        self, check: Callable[[Arrays, dict[str, Any]], None] = lambda arrays, meta: None
+    ) -> tuple[Arrays, dict[str, Any]] | None:
+        """The newest good checkpoint, or none where there never was one. `check` raises a `ValueError` for others.
 
         Bad ones that are newer are named in the log and moved to `set-aside/`. If all are bad, or a newer version made
         one, that is an error, and nothing is moved.
@@ -278,10 +286,14 @@ class Checkpoints:
         for steps in reversed(self.steps()):
             try:
                 found = load_arrays(self.path(steps))
-            except NewerCheckpoint:
+                check(*found)
+            except (NewerCheckpoint, TooLittleMemoryError):
                 raise
             except BadCheckpoint as error:
                 bad[steps] = error
+                continue
+            except ValueError as error:
+                bad[steps] = BadCheckpoint(f"{self.path(steps)}.json is damaged: {error}.")
                 continue
             for newer, fault in bad.items():
                 log.warning("%s It was moved to %s. An older checkpoint is used.", fault, self._set_aside(newer))

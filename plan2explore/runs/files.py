@@ -3,15 +3,16 @@
 import json
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from plan2explore.atomic import append, write_file
+from plan2explore.untrusted import parse_object
 
 log = logging.getLogger("plan2explore.runs")
-LARGEST_JSON = 64 * 2**20
-"""Bytes. Ours have a few thousand; an untrusted file must not fill the memory."""
+LARGEST_JSON, LARGEST_LINES = 2**26, 2**30
+"""Bytes. Ours have a few thousand, and a few million; an untrusted file must not fill the memory."""
 FILES = (".csv", ".gif", ".html", ".jpg", ".json", ".md", ".mp4", ".pdf", ".png", ".svg")
 """Endings by which a name is taken for a file's."""
 
@@ -54,15 +55,6 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def parse_object(text: bytes) -> dict[str, Any] | None:
-    """A JSON object, or none if it is anything else."""
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return content if isinstance(content, dict) else None
-
-
 def append_line(path: Path, content: dict[str, Any]) -> None:
     """Adds one line of strictly valid JSON, all or nothing."""
     line = json.dumps(content, allow_nan=False).encode() + b"\n"
@@ -93,8 +85,25 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 def split_lines(path: Path) -> tuple[list[bytes], bytes]:
     """The whole lines of a file, and what follows them: the line that was being written, if any."""
-    *whole, torn = path.read_bytes().split(b"\n") if path.is_file() else [b""]
+    if not path.is_file():
+        return [], b""
+    if (size := path.stat().st_size) > LARGEST_LINES:
+        raise ValueError(f"{path} has {size:,} bytes, so it is none of ours: remove it.")
+    *whole, torn = path.read_bytes().split(b"\n")
     return whole, torn
+
+
+def drop_later(path: Path, last: Mapping[str, float]) -> None:
+    """Removes lines of which a number is beyond the last that counts, and a line that was never finished."""
+    whole, torn = split_lines(path)
+
+    def is_later(line: dict[str, Any]) -> bool:
+        found = ((line.get(name), most) for name, most in last.items())
+        return any(isinstance(number, int | float) and number > most for number, most in found)
+
+    kept = [line for line in whole if not is_later(parse_object(line) or {})]
+    if torn or len(kept) < len(whole):
+        keep_lines(path, kept)
 
 
 def keep_lines(path: Path, wanted: Iterable[bytes]) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 from plan2explore import __version__
 from plan2explore.atomic import remove_side_files
 from plan2explore.bench.machine import commit, cpu_name
+from plan2explore.untrusted import check_links, parse_object
 
 from .files import append_line, read_json, write_json
 
@@ -97,6 +98,7 @@ class RunFolder:
             raise RunError(f"{path} is not a folder." if path.exists() else f"There is no folder {path}.")
         if not file.exists():
             raise RunError(f"{path} is not a run: it has no run.json. {_runs_in(path)}.")
+        _check_links(path)
         try:
             content = read_json(file)
         except ValueError as error:
@@ -211,9 +213,17 @@ def _refuse_used(path: Path) -> None:
     if path.exists() and not path.is_dir():
         raise RunError(f"{path} is a file. Choose another folder for the run.")
     # A process that was killed here before its run.json was written leaves no more than these.
+    _check_links(path)
     others = [file.name for file in path.iterdir() if not _left_over(file.name)] if path.exists() else []
     if others:
         raise RunError(f"{path} is no run, but it is not empty either ({min(others)}, ...). Choose another folder.")
+
+
+def _check_links(path: Path) -> None:
+    try:
+        check_links(path)
+    except ValueError as error:
+        raise RunError(str(error)) from None
 
 
 def _left_over(name: str) -> bool:
@@ -246,10 +256,10 @@ def _check(file: Path, content: dict[str, Any]) -> None:
 
 def _read_holder(file: int) -> str:
     """Who holds the lock, as they wrote it there."""
+    holder = parse_object(os.pread(file, 4096, 0)) or {}
     try:
-        holder = json.loads(os.pread(file, 4096, 0))
         return f"process {holder['process']:d} on {holder['host']!s:.100} since {holder['since']!s:.40}"
-    except (ValueError, TypeError, LookupError):  # it took the lock this instant
+    except (ValueError, LookupError):  # it took the lock this instant
         return "another process"
 
 

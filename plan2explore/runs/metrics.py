@@ -18,7 +18,7 @@ from PIL import Image
 
 from plan2explore.atomic import append, sync
 
-from .files import append_line, keep_lines, parse_object, split_lines
+from .files import append_line, drop_later
 from .folder import RunError, RunFolder
 
 RESERVED = {"env_steps", "time"}
@@ -36,7 +36,7 @@ class Metrics:
     ) -> None:
         self.file = folder.metrics_file
         self._wandb = _start_wandb(folder) if wandb else None  # first: it may be missing
-        _drop_after(self.file, math.inf if resume_at is None else resume_at, updates)
+        drop_later(self.file, {"env_steps": math.inf if resume_at is None else resume_at, "update": updates})
         self._events = _EventFile(folder.tensorboard, resume_at)
         self._encoder = ThreadPoolExecutor(1, thread_name_prefix="films")
         self._films: deque[QueuedFilm] = deque()
@@ -141,20 +141,6 @@ def _number(name: str, value: Any) -> int | float:
 
 def _finite(number: int | float) -> int | float | None:
     return number if math.isfinite(number) else None
-
-
-def _drop_after(file: Path, env_steps: float, updates: float) -> None:
-    """Removes lines of later moments, and a last line that was never finished. Many updates may share an env step."""
-    whole, torn = split_lines(file)
-
-    def is_later(line: bytes) -> bool:
-        found = parse_object(line) or {}
-        moments = (found.get("env_steps"), env_steps), (found.get("update"), updates)
-        return any(isinstance(moment, int | float) and moment > last for moment, last in moments)
-
-    kept = [line for line in whole if not is_later(line)]
-    if torn or len(kept) < len(whole):
-        keep_lines(file, kept)
 
 
 def _start_wandb(folder: RunFolder) -> Any:

@@ -19,7 +19,7 @@ from plan2explore.config import AdaptConfig, Schedule
 from plan2explore.envs.mujoco_env import MujocoEnv
 from plan2explore.envs.tasks import RewardError
 from plan2explore.envs.vector import VectorEnv
-from plan2explore.phases import training as training_module
+from plan2explore.phases import callbacks
 from plan2explore.phases.adapt import Adaptation, refine_model, shared_out, task_agent
 from plan2explore.phases.explore import stored_config
 from plan2explore.phases.training import Training
@@ -60,7 +60,7 @@ def test_zero_shot_takes_no_step_before_its_evaluation(overlapped, tmp_path, mon
     note(VectorEnv, "_command", "step")
     note(MujocoEnv, "step", "step here")
     note(Training, "_update", "update")
-    note(training_module, "evaluate_tasks", "evaluation")
+    note(callbacks, "evaluate_tasks", "evaluation")
     nano_adapt(overlapped.run, out=tmp_path / "adapted")
     # 20 updates in blocks of 10, then an evaluation: a reset and ten steps.
     assert events == ["update", "update", "environments", "evaluation", *["step"] * 11]
@@ -225,7 +225,7 @@ def test_an_adaptation_that_was_stopped_goes_on_and_a_finished_one_returns_at_on
 
     def interrupted(training):
         if len(done) == 2:
-            training._stop = 2
+            training.signals.stop = 2
         done.append(None)
         update(training)
 

@@ -12,6 +12,7 @@ from nano import (
     TASKS,
     WORLD,
     assert_same_arrays,
+    digests,
     evaluations,
     nano_adapt,
     nano_config,
@@ -27,11 +28,13 @@ from plan2explore.envs import maze, mujoco_env
 from plan2explore.envs.gymnasium import GymnasiumEnv
 from plan2explore.phases import explore as module
 from plan2explore.phases import world as world_module
+from plan2explore.phases.callbacks import Stopped
 from plan2explore.phases.explore import configure, environments
-from plan2explore.phases.training import Stopped, Training
+from plan2explore.phases.training import Training
 from plan2explore.phases.world import agent_spaces, bytes_of_one, check_room, check_tasks, inspect_world, make_task
 from plan2explore.replay.buffer import TooLittleMemoryError
 from plan2explore.replay.files import EpisodeFolder, save_episode
+from plan2explore.runs.checkpoint import BadCheckpoint
 from plan2explore.runs.folder import RunError
 
 pytestmark = pytest.mark.xdist_group("phases")
@@ -49,6 +52,8 @@ pytestmark = pytest.mark.xdist_group("phases")
         ({"steps": 0}, "at least 1; got 0"),
         ({"steps": float("inf")}, "one such as 1e6; got inf"),
         ({"steps": float("nan")}, "one such as 1e6; got nan"),
+        ({"steps": 10**400}, "one such as 1e6; got 1000"),
+        ({"seed_episodes": 10**400}, "schedule.seed_episodes must be from 1 to 1000000000000000; got 1000"),
         ({"seed": -1}, "seed must be from 0 to 4294967295; got -1"),
         ({"seed_episodes": 0}, "schedule.seed_episodes must be at least 1; got 0"),
         ({"environments": -1}, "schedule.environments must be at least 0; got -1"),
@@ -92,6 +97,13 @@ def test_memory_that_environments_fill_is_not_blamed_on_the_steps(tmp_path, monk
     monkeypatch.setattr("plan2explore.replay.buffer.host_room", lambda: 1000)
     with pytest.raises(TooLittleMemoryError, match=r"Most are for 40 environments at once: use fewer \(--environments\)"):
         nano_explore(tmp_path / "run", nano_config(environments=40))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_batch_that_cannot_fit_is_refused_before_anything_is_made(tmp_path):
+    agent = replace(PRESETS["tiny"], batch=10**9)
+    with pytest.raises(TooLittleMemoryError, match=r"A batch of 1,000,000,000 sequences of .* free: use smaller ones"):
+        p2e.explore("cartpole", 5000, tmp_path / "run", config=replace(configure("cartpole", "tiny"), agent=agent))
     assert not (tmp_path / "run").exists()
 
 
@@ -207,7 +219,7 @@ def test_rounds_of_unequal_episodes_resume_with_the_same_bits(tmp_path, monkeypa
     update = Training._update
 
     def stopped(training):
-        training._stop = signal.SIGINT if training.updates == 100 else None
+        training.signals.stop = signal.SIGINT if training.updates == 100 else None
         update(training)
 
     with monkeypatch.context() as patch:
@@ -251,7 +263,9 @@ def stranger(overlapped, tmp_path, monkeypatch):
         ({"config": {"seed": "__import__('TRAP')"}}, "seed cannot be"),
         ({"config": ["TRAP"]}, "'config' is .*, not dict"),
         ({"goal": "1e6"}, "'goal' is '1e6', not int"),
-        ({"goal": None}, "'goal' is None, not int"),
+        ({"goal": 0}, "'goal' is 0, not int above 0"),
+        ({"goal": 10**400}, "run.json is damaged"),
+        ({"environments": -2}, "'environments' is -2, not int above 0"),
         ({"environments": [2]}, r"'environments' is \[2\], not int"),
         ({"own_rewards": "TRAP"}, "'own_rewards' is 'TRAP', not list"),
     ],
@@ -277,14 +291,28 @@ def test_an_untrusted_episode_names_no_module(stranger):
             attempt()
 
 
-def test_a_checkpoint_that_says_nothing_is_refused(stranger):
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("rounds", None, "its rounds is None; a whole number from 0"),
+        ("rounds", -1, "its rounds is -1"),
+        ("env_steps", 10**9, "its env_steps is 1000000000; a whole number from 0 to 8,000"),
+        ("env_steps", 10**30, "it is not a JSON object"),
+        ("updates", 10**9, "its updates is"),
+        ("updates", 100, "its arrays are of update 250"),
+        ("evaluated_updates", 1e3, "its evaluated_updates is 1000.0"),
+    ],
+)
+def test_a_checkpoint_whose_counters_cannot_be_is_refused(stranger, name, value, sentence):
     path = stranger({})
-    file = max((path / "checkpoints").glob("*.json"))
-    content = json.loads(file.read_text())
-    content["meta"].pop("rounds")
-    file.write_text(json.dumps(content))
-    with pytest.raises(RunError, match="does not say its 'rounds'"):
+    for file in (path / "checkpoints").glob("*.json"):
+        content = json.loads(file.read_text())
+        content["meta"][name] = value
+        file.write_text(json.dumps(content))
+    before = digests(path)
+    with pytest.raises(BadCheckpoint, match=rf"00000250.json .*{sentence}.*No checkpoint, episode, .* was touched"):
         p2e.explore(path, 6000)
+    assert {name for name, digest in digests(path).items() if before.get(name) != digest} <= {"lock"}
 
 
 @pytest.mark.parametrize(("preset", "slow"), [("paper", True), ("small", False)])

@@ -31,19 +31,25 @@ from older import make_older
 import plan2explore as p2e
 from plan2explore.cli import main
 from plan2explore.envs import VectorEnv
+from plan2explore.phases.callbacks import Stopped
 from plan2explore.phases.run import Run
-from plan2explore.phases.training import Stopped, Training
+from plan2explore.phases.training import Training
 from plan2explore.replay.files import EpisodeFolder
 from plan2explore.runs.checkpoint import BadCheckpoint, Checkpoints, unpack_params
 from plan2explore.runs.folder import RunError
 
 pytestmark = pytest.mark.xdist_group("resume")
 HERE = Path(__file__).parent
-ENVIRONMENT = {"PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), str(HERE.parent), str(HERE)])}
+PATIENCE = 600  # seconds after which something counts as hanging; on a loaded machine much else takes long
+ENVIRONMENT = {
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # as in `quick`: what others compiled is found
+    "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), str(HERE.parent), str(HERE)]),
+}
 KILLED = """
 from pathlib import Path
 from nano import *
 from sizes import quick
+from plan2explore.phases.callbacks import Evaluations, Saver
 from plan2explore.phases.collect import Collector
 from plan2explore.phases.training import Training
 die_at({moment})
@@ -62,7 +68,7 @@ def start(self, first):
     for _ in range(2):
         os.kill(os.getpid(), signal.SIGINT)
 
-Training._compile_early = lambda self: time.sleep(60)
+Training._compile_early = lambda self: time.sleep(3000)
 Training._start_collecting = start
 nano_explore(Path({out!r}), overlap())
 """
@@ -87,7 +93,7 @@ def test_a_run_of_version_0_1_resumes_and_adapts(taken_in_turn, copy_of):
 def test_a_second_ctrl_c_does_not_wait_for_the_compiler(tmp_path):
     result = subprocess.run(
         [sys.executable, "-c", STOPPED_TWICE.format(out=str(tmp_path / "run"))],
-        env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=55, check=False,
+        env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert result.returncode == 130, result.stderr
     assert "saving everything first, once the compiler is done (a second Ctrl-C stops at once)" in result.stderr
@@ -102,14 +108,15 @@ def killed_at_work(work: str, moment: str) -> None:
     """A process that kills itself at some moment of its work."""
     code = KILLED.format(work=work, moment=moment)
     result = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=240, check=False
-    )
+        [sys.executable, "-c", code],
+        env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
     assert result.returncode == -signal.SIGKILL, result.stderr
 
 
 WHILE_COLLECTING = "Collector, 'send', 34"  # the fourth episode
 WHILE_TRAINING = "Training, '_update', 13"  # after the third
-AFTER_EVALUATION = "Training, '_snapshot', 1"  # after the fourth, if the process was started after the second
+AFTER_EVALUATION = "Saver, 'snapshot', 1"  # after the fourth, if the process was started after the second
 
 
 @pytest.mark.parametrize(
@@ -135,14 +142,13 @@ def test_in_turn_killed_and_resumed_ends_with_the_same_bits(seconds, moments, ta
 SHOTS = {"shots": 3, "updates_per_episode": 20, "collect": "in-turn", "checkpoint_seconds": 0.0}
 
 
-@pytest.mark.parametrize("moment", ["Collector, 'send', 14", "Training, '_update', 5"], ids=["collecting", "training"])
-def test_few_shot_killed_and_resumed_ends_with_the_same_bits(moment, taken_in_turn, copy_of):
-    """The second moment is in the second of three rounds: two updates of imagination and two of the first come before."""
+def test_few_shot_killed_and_resumed_ends_with_the_same_bits(taken_in_turn, copy_of):
+    """Killed in the second of three rounds: two updates of imagination and two of the first come before."""
     whole, broken = (copy_of(taken_in_turn.run, name) for name in ("whole", "broken"))
-    killed_at_work(f"nano_adapt(Run(Path({str(broken.path)!r})), **{SHOTS})", moment)
+    killed_at_work(f"nano_adapt(Run(Path({str(broken.path)!r})), **{SHOTS})", "Training, '_update', 5")
     place = broken.folder.adapt / "cartpole_balance-3-shots"
     episodes = EpisodeFolder(place / "episodes", read_only=True)
-    assert len(episodes.numbers()) == (1 if "send" in moment else 2)
+    assert len(episodes.numbers()) == 2
     resumed, never_killed = (nano_adapt(run, **SHOTS) for run in (broken, whole))
     assert resumed.path == place and len(episodes.numbers()) == 3
     assert_same_arrays(parameters(resumed.path), parameters(never_killed.path))
@@ -167,7 +173,7 @@ def test_overlap_goes_on_with_all_finished_episodes(tmp_path):
 
 @pytest.mark.parametrize(
     ("moment", "env_steps"),
-    [("Collector, 'send', 27", [2000, 4800, 5000]), ("Training, '_keep_scores', 2", [2000, 5000])],
+    [("Collector, 'send', 27", [2000, 4800, 5000]), ("Evaluations, 'keep', 2", [2000, 5000])],
     ids=["exploring", "at the goal"],
 )
 def test_a_killed_evaluation_is_made_at_once_and_says_the_env_steps_of_its_agent(moment, env_steps, tmp_path, capsys):
@@ -216,13 +222,13 @@ def test_the_same_command_on_a_finished_run_does_nothing(which, request, copy_of
 
 
 def test_a_finished_run_that_is_stopped_is_finished_still(overlapped, copy_of, monkeypatch):
-    run, remember = copy_of(overlapped.run), Training.remember
+    run, fill_replay = copy_of(overlapped.run), Training.fill_replay
 
     def stop(training):
-        training._stop = signal.SIGINT
-        return remember(training)
+        training.signals.stop = signal.SIGINT
+        return fill_replay(training)
 
-    monkeypatch.setattr(Training, "remember", stop)
+    monkeypatch.setattr(Training, "fill_replay", stop)
     snapshots = Checkpoints(run.folder.snapshots, keep=None)
     before, earlier = progress_of(run), snapshots.load(4000)[0]
     with pytest.raises(Stopped):
@@ -257,7 +263,8 @@ def test_damaged_files_are_named_set_aside_and_survived(taken_in_turn, copy_of, 
     episode.write_bytes(episode.read_bytes()[:20_000])
     checkpoints = Checkpoints(run.folder.checkpoints)
     older, meta = checkpoints.load(250)
-    checkpoints.save(240, older, meta | {"updates": 240})
+    older |= {"update": np.full_like(older["update"], 240)}
+    checkpoints.save(240, older, meta | {"updates": 240, "evaluated_updates": 200})
     newest = next(run.folder.checkpoints.glob("0000000250*.safetensors"))
     newest.write_bytes(b"\0" * newest.stat().st_size)
     again = p2e.explore(run.path, 6000)
@@ -327,8 +334,8 @@ def test_more_steps_that_are_refused_change_nothing(taken_in_turn, copy_of, monk
 # --- Signals ---
 
 
-def wait_for(condition, what: str, seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
+def wait_for(condition, what: str) -> None:
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, f"nothing came of {what}"
         time.sleep(0.05)
@@ -368,8 +375,8 @@ class Command:
         workers = children(self.process.pid)
         assert workers
         self.process.send_signal(number)
-        status = self.process.wait(60)
-        wait_for(lambda: not any(map(is_alive, workers)), "the end of the workers", 10)
+        status = self.process.wait(PATIENCE)
+        wait_for(lambda: not any(map(is_alive, workers)), "the end of the workers")
         return status
 
 
@@ -416,7 +423,7 @@ def test_a_reader_that_leaves_saves_as_ctrl_c_does(ctrl_c, tmp_path):
         process.stdout.close()
         if ctrl_c:
             process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 128 + signal.SIGPIPE
+        assert process.wait(PATIENCE) == 128 + signal.SIGPIPE
     finally:
         process.kill()
     (saved,) = Checkpoints(out / "checkpoints").steps()
@@ -436,7 +443,7 @@ def test_a_full_disk_is_said_and_nothing_before_is_lost(taken_in_turn, tmp_path)
         env=os.environ | ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE,
         check=False,
     )
     assert result.returncode == 0, result.stderr

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,13 +22,10 @@ from nano import (
 )
 
 import plan2explore as p2e
-from plan2explore.agent.learner import Learner
 from plan2explore.config import Schedule, Spaces, paper
-from plan2explore.envs import VectorEnv
-from plan2explore.phases import training
+from plan2explore.phases import callbacks
 from plan2explore.phases.collect import Collector
 from plan2explore.phases.training import Job, Training
-from plan2explore.phases.world import make_for_tasks
 from plan2explore.replay.buffer import Replay
 from plan2explore.replay.files import EpisodeFolder
 
@@ -145,6 +141,21 @@ def job(**changes):
     return Job(**fields | {"goal": 10_000, "environments": 4} | changes)
 
 
+def test_a_checkpoint_has_the_metrics_of_all_its_updates(tmp_path, monkeypatch):
+    update = Training._update
+
+    def fail(training):
+        if training.updates == 150:
+            raise SystemExit("as a kill would, without another word")
+        update(training)
+
+    monkeypatch.setattr(Training, "_update", fail)
+    with pytest.raises(SystemExit):
+        nano_explore(tmp_path / "run", overlap(checkpoint_seconds=0.0))
+    run = p2e.Run(tmp_path / "run")
+    assert max(line.get("update", 0) for line in run.metrics()) == progress_of(run)["updates"] == 150
+
+
 def test_updates_are_due_by_env_steps():
     exploring = job(random_until=5000)
     assert [exploring.due(steps) for steps in (0, 4999, 5000, 6000)] == [0, 0, 500, 600]
@@ -188,13 +199,13 @@ def untrained(tmp_path, **changes):
 def test_a_critic_has_diverged_that_expects_what_no_rewards_add_up_to(tmp_path, name, value, diverged):
     """Rewards of at most 0.5 a step, discounted by 0.99, add up to 50; a little above is only inexact."""
     work, said = untrained(tmp_path)
-    work._logged = {f"{name}/value": value, f"{name}/value_limit": 50.0}
-    work.check_value_divergence()
+    work.log.last = {f"{name}/value": value, f"{name}/value_limit": 50.0}
+    work.evaluations.check_value_divergence()
     assert [f"The critic of {name} has diverged" in line for line in said] == [True] * diverged
 
 
 def test_diverged_critics_are_named_with_the_scores(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(training, "DIVERGED", -1)  # whatever they expect
+    monkeypatch.setattr(callbacks, "DIVERGED", -1)  # whatever they expect
     nano_explore(tmp_path / "run", in_turn())
     said = capsys.readouterr().err
     for name in ("explorer", *TASKS):
@@ -216,73 +227,3 @@ def test_a_task_whose_loss_is_not_finite_ends_and_the_run_goes_on(tmp_path, monk
     arrays = parameters(run)
     assert arrays["reward/opt_state/count"].tolist() == [150, 0] and arrays["model/opt_state/count"].tolist() == [150]
     assert all(np.isfinite(array).all() for array in arrays.values())
-
-
-def test_evaluations_have_one_crew_that_is_there_before_the_first(tmp_path, monkeypatch):
-    """Made in the background, by the job's threads; where that fails, by the first evaluation, which says why."""
-    made = []
-
-    def note(*arguments):
-        made.append(threading.current_thread().name)
-        if len(made) == 1:
-            raise OSError("no process to be had")
-        return make_for_tasks(*arguments)
-
-    monkeypatch.setattr(training, "make_for_tasks", note)
-    assert len(evaluations(nano_explore(tmp_path / "a", in_turn()))) == 3 * len(TASKS)
-    assert made == ["evaluation", "MainThread"]
-    nano_explore(tmp_path / "b", in_turn())
-    assert made == ["evaluation", "MainThread", "evaluation"]
-    nano_explore(tmp_path / "b", in_turn())
-    assert len(made) == 3, "nothing is left to learn"
-
-
-def test_an_evaluation_whose_rehearsal_fails_gets_new_worlds(tmp_path, monkeypatch):
-    """Worlds that failed are closed: the first evaluation makes others, or says what is wrong."""
-    resets = []
-    reset = VectorEnv.reset
-
-    def failing(vector, episode=None):
-        if threading.current_thread().name == "evaluation":
-            resets.append(vector)
-            vector.close()
-            raise OSError("no picture to be had")
-        return reset(vector, episode)
-
-    monkeypatch.setattr(VectorEnv, "reset", failing)
-    assert len(evaluations(nano_explore(tmp_path / "run", in_turn()))) == 3 * len(TASKS)
-    assert len(resets) == 1
-
-
-def test_a_fresh_agent_is_made_while_environments_start(tmp_path, monkeypatch):
-    started = threading.Event()
-
-    class SlowLearner(Learner):
-        def __init__(self, *sizes):
-            super().__init__(*sizes)
-            made, self.init = self.init, lambda key: made(key) if started.wait(20) else pytest.fail("nothing started")
-
-    def start(*_, **__):
-        started.set()
-        raise OSError("as far as this")
-
-    monkeypatch.setattr("plan2explore.phases.explore.Learner", SlowLearner)
-    monkeypatch.setattr(training, "make_collecting", start)
-    with pytest.raises(OSError, match="as far as this"):
-        nano_explore(tmp_path / "run", overlap())
-
-
-def test_what_ends_does_not_rehearse(tmp_path, monkeypatch):
-    """An error while the compiler works is told at once: no environments start for an evaluation that never comes."""
-    made = []
-
-    def fail(_):
-        raise OSError("a bad disk")
-
-    monkeypatch.setattr(training, "make_for_tasks", lambda *_: made.append(1))
-    monkeypatch.setattr(training, "rehearse_look", lambda *_: made.append(2))
-    monkeypatch.setattr(Training, "_compile_early", lambda self: self._ending.wait(20))  # slow enough
-    monkeypatch.setattr(Training, "remember", fail)
-    with pytest.raises(OSError, match="a bad disk"):
-        nano_explore(tmp_path / "run", in_turn())
-    assert made == []

@@ -3,7 +3,6 @@
 import io
 from dataclasses import replace
 
-import jax
 import numpy as np
 import pytest
 from events import frames_of, shown
@@ -32,30 +31,13 @@ def explore_pixels(path, steps=3000):
     config = in_turn()
     agent = replace(NANO, model=replace(NANO.model, conv_depth=2))
     config = replace(config, agent=agent, world=replace(config.world, obs="pixels", size=SIZE))
-    jax.config.update("jax_disable_most_optimizations", True)  # compiling is nearly all that this takes
-    try:
-        with quick():
-            return nano_explore(path, config, steps)
-    finally:
-        jax.config.update("jax_disable_most_optimizations", False)
+    with quick():
+        return nano_explore(path, config, steps)
 
 
 @pytest.fixture(scope="module")
 def from_pixels(tmp_path_factory, compiled_once):
     return explore_pixels(tmp_path_factory.mktemp("watch") / "run")
-
-
-def test_evaluations_are_compiled_before_the_first_one_begins(tmp_path, caplog):
-    """By the thread that rehearses them, so that training does not stand still."""
-    jax.config.update("jax_log_compiles", True)  # in all threads, which `jax.log_compiles()` is not
-    try:
-        explore_pixels(tmp_path / "run", 2000)
-    finally:
-        jax.config.update("jax_log_compiles", False)
-    compiled = [(record.threadName, record.getMessage()) for record in caplog.records]
-    for program in ("intrinsic_rewards", "open_loop"):
-        by = [thread for thread, message in compiled if message.startswith(f"Compiling jit({program})")]
-        assert by == ["evaluation"]
 
 
 def test_images_of_an_episode_are_drawn_again_from_its_seed(from_pixels):

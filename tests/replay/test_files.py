@@ -248,6 +248,13 @@ WRONG = {
     "newer": ({"meta": meta_of(format=FORMAT + 1), "reward": None}, "newer version of plan2explore .format 2"),
     "no world": ({"meta": meta_of(world=None)}, "its world is None"),
     "world is no text": ({"meta": meta_of(world=["walker"])}, "its world is"),
+    "too many env steps": ({"meta": meta_of(env_steps=23)}, "its env_steps is 23, but it has 21 states"),
+    "endless": ({"meta": meta_of(env_steps=10**16)}, "its env_steps is 10000000000000000; a whole number from 0"),
+    "negative": ({"meta": meta_of(episode=-1)}, "its episode is -1"),
+    "no counter": ({"meta": meta_of(updates="7")}, "its updates is '7'"),
+    "400 digits": ({"meta": meta_of(seed=10**400)}, "object of JSON"),
+    "not a number": ({"meta": meta_of(policy=[float("nan")])}, "object of JSON"),
+    "escape": ({"meta": meta_of(policy="\x1b[2J")}, "object of JSON"),
     "terminated is text": ({"meta": meta_of(terminated="no")}, "its terminated is 'no'; true or false"),
 }
 
@@ -426,7 +433,7 @@ def test_a_full_disk_costs_the_new_episode_only(tmp_path):
                 print(error.errno)
     """
     child = run_python(program, tmp_path, preexec_fn=restrict)
-    output, _ = child.communicate(timeout=60)
+    output, _ = child.communicate(timeout=600)
     assert child.returncode == 0 and output.decode().split() == ["27", "27"]  # EFBIG
     assert contents(tmp_path) == before
 

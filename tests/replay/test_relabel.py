@@ -194,6 +194,8 @@ def test_wrong_tasks_and_rewards_are_named():
         relabel(episode, Task("late", reward=late))
     with pytest.raises(RewardError, match=r"'shy' raised TypeError: .*argument.* .step 1, episode 0"):
         relabel(episode, Task("shy", reward=lambda: 0.0))  # it never came to a line of its own
+    with pytest.raises(RewardError, match=r"'leaving' raised SystemExit: 3 .*step 1, episode 0"):
+        relabel(episode, Task("leaving", reward=lambda physics: sys.exit(3)))
     misspelt = lambda physics: physics.named.data.qpos["wheel"]  # noqa: E731 (fails in the package, but for this line)
     place = f"test_relabel.py:{misspelt.__code__.co_firstlineno}"
     with pytest.raises(RewardError, match=rf"'misspelt' raised .* at {place} "):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from plan2explore.runs import files, folder
+from plan2explore.runs.files import read_lines
 from plan2explore.runs.folder import RunError, RunFolder, begin_run
 
 SETTINGS = {"world": "walker", "steps": 1000, "probes": ("walker_walk",), "agent": {"clip": 100.0}}
@@ -113,6 +114,48 @@ def test_a_huge_file_is_not_read(tmp_path):
         file.truncate(files.LARGEST_JSON + 1)
     with pytest.raises(RunError, match="larger than 64 MiB"):
         RunFolder.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["run.json", "lock", "starts.jsonl", "episodes", "episodes/000000.npz", "checkpoints/set-aside"]
+)
+def test_a_link_out_of_a_run_is_not_followed(name, run, tmp_path):
+    target = tmp_path / "target"
+    target.mkdir() if "." not in name and name != "lock" else target.write_bytes((run.path / "run.json").read_bytes())
+    before = target.is_file() and target.read_bytes()
+    link = run.path / name
+    link.parent.mkdir(exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(target)
+    with pytest.raises(RunError, match=rf"{name} is a link out of the run, to .*target: put a copy"):
+        RunFolder.open(run.path)
+    assert (target.is_file() and target.read_bytes()) == before and list(tmp_path.glob("target/*")) == []
+
+
+def test_a_new_run_follows_no_link_either(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(RunError, match="lock is a link out of the run"):
+        RunFolder.create(tmp_path / "run", "explore", {})
+    assert not (tmp_path / "precious").exists()
+
+
+def test_links_within_a_run_and_to_a_run_are_followed_and_pipes_are_not(run, tmp_path):
+    (run.path / "latest").symlink_to("run.json")
+    (run.path / "wandb").mkdir()
+    (run.path / "wandb" / "debug.log").symlink_to("/nowhere")
+    (tmp_path / "elsewhere").symlink_to(run.path)
+    assert RunFolder.open(tmp_path / "elsewhere").id == run.id
+    os.mkfifo(run.path / "metrics.jsonl")
+    with pytest.raises(RunError, match=r"metrics\.jsonl is neither a file nor a folder"):
+        RunFolder.open(run.path)
+
+
+def test_lines_without_end_are_not_read(run):
+    with run.metrics_file.open("wb") as file:
+        file.truncate(200 * 10**9)
+    with pytest.raises(ValueError, match=r"metrics\.jsonl has 200,000,000,000 bytes, so it is none of ours"):
+        read_lines(run.metrics_file)
 
 
 def test_readers_write_nothing(run):

@@ -7,13 +7,14 @@ import functools
 import importlib
 import os
 import subprocess
-import sys
 from typing import Any
 
 import mujoco
 import numpy as np
 
 from mjraycast.scene import Camera, Scene, find_camera
+
+from ..worker import python_command
 
 BACKENDS = ("egl", "osmesa")
 PROBE_SECONDS = 20
@@ -50,7 +51,7 @@ def works(backend: str) -> bool:
     environment = {**os.environ, "MUJOCO_GL": backend, "PYOPENGL_PLATFORM": backend}
     try:
         probe = subprocess.run(
-            [sys.executable, "-c", PROBE, backend],
+            python_command(PROBE, backend),
             env=environment,
             capture_output=True,
             text=True,
