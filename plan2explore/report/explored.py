@@ -1,5 +1,6 @@
 """Runs as a report sees them: read only, and whatever is missing or damaged stays a sentence."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -68,8 +69,9 @@ class Explored:
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
-        """Lines of metrics.jsonl that say at which env step they were written."""
-        return [line for line in self.run.metrics() if is_number(line.get("env_steps"))]
+        """Lines of metrics.jsonl that say at which env step they were written, under today's names."""
+        lines = [line for line in self.run.metrics() if is_number(line.get("env_steps"))]
+        return [{re.sub("^novelty/", "intrinsic/", name): value for name, value in line.items()} for line in lines]
 
     @cached_property
     def episodes(self) -> EpisodeFolder:

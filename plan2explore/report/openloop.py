@@ -31,16 +31,16 @@ def predict_openly(explored: Explored) -> Markup:
     guess = open_loop(agent, params, observation, actions, jax.random.key(0))
     pieces = []
     if guess.image is not None:
-        pieces += _video(episode.image[start:end], np.asarray(guess.image)[:, 0])
+        pieces.append(grid(_video(episode.image[start:end], np.asarray(guess.image)[:, 0])))
     if guess.proprio is not None:
         names = proprio_names(explored.config.world.world, episode)
-        pieces += _curves(episode.proprio[start:end], np.asarray(guess.proprio)[:, 0], names)
+        pieces.append(grid(_curves(episode.proprio[start:end], np.asarray(guess.proprio)[:, 0], names)))
     repeat = episode.state.shape[1]
     note = (
         f"Episode {number} from env step {start * repeat}, with the model of env step {steps:,}: it sees the first "
         f"{CONTEXT} steps, and imagines the rest from the actions alone."
     )
-    return join([tag("h3", explored.label), tag("p", note, class_="soft"), grid(pieces)])
+    return join([tag("h3", explored.label), tag("p", note, class_="soft"), *pieces])
 
 
 def _video(true: np.ndarray, guess: np.ndarray) -> list[Markup]:

@@ -242,9 +242,8 @@ document.querySelectorAll(".curves-controls").forEach(host => {
   const smooth = make("input", {type: "range", min: 0, max: 0.98, step: 0.02, value: 0, "aria-label": "smoothing"});
   smooth.oninput = () => { settings.smooth = Number(smooth.value); redraw(); };
   host.append(make("span", {}, "Smoothing"), smooth);
-  const groups = charts.flatMap(chart => chart.data.lines.map(line => line.group)).filter(Boolean);
-  const counts = charts.some(chart => new Set(chart.data.lines.map(line => line.group)).size < chart.data.lines.length);
-  if (groups.length && counts) {
+  const groups = charts.map(chart => chart.data.lines.map(line => line.group).filter(Boolean));
+  if (groups.some(names => new Set(names).size < names.length)) {
     const box = make("input", {type: "checkbox"}), label = make("label");
     box.onchange = () => { settings.together = box.checked; redraw(); };
     label.append(box, " mean over seeds, shaded from least to greatest");

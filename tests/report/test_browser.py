@@ -122,6 +122,8 @@ def test_smoothing_and_seeds_change_every_chart(browser, small_runs, tmp_path):
     names = browser.run("[...chart.querySelectorAll('.name')].map(each => each.innerText)")
     assert len(names) == 2 and "plan2explore, mean of 2" in names[0]
     assert browser.complaints == []
+    browser.open(write_report([small_runs[0], small_runs[1]], tmp_path / "page.html"))  # no method has two seeds
+    assert browser.run("document.querySelectorAll('.curves-controls input[type=checkbox]').length") == 0
 
 
 def test_the_map_fills_as_the_run_goes_on(browser, page_of_both):

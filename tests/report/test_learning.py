@@ -1,5 +1,7 @@
 """Curves of learning: a line for each run that has the metric."""
 
+import shutil
+
 import pytest
 
 from plan2explore.report.explored import Missing, open_runs
@@ -13,6 +15,13 @@ def test_a_metric_of_several_runs_is_one_chart(small_runs):
     assert (first.group, second.group, first.colour, second.colour) == ("plan2explore", "random", 0, 1)
     shown = learning(every)
     assert shown.count("data-chart") == 5 and "Loss of the world model (model/loss)" in shown
+
+
+def test_metrics_of_version_0_1_are_read_under_their_names_of_today(small_runs, tmp_path):
+    run = shutil.copytree(small_runs[0], tmp_path / "run")
+    (run / "metrics.jsonl").write_text((run / "metrics.jsonl").read_text().replace('"intrinsic/', '"novelty/'))
+    older, today = (metric_lines(open_runs([each])[0], "intrinsic/loss") for each in (run, small_runs[0]))
+    assert list(older[0].y) == list(today[0].y) == [3.0, 1.5, 1.0, 0.75]
 
 
 def test_a_run_without_metrics_has_no_curves(small_runs, tmp_path):
