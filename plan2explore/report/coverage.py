@@ -122,7 +122,8 @@ def _world(world: str, found: Sequence[tuple[Coordinates, Visited]], pairs: Sequ
     about = f"{world}: cells of the whole state ({count} coordinates, each in {parts_of(count)} parts) visited so far"
     plots = [chart([_line(visited, edges) for visited in every], "env steps", "cells visited", about)]
     if shares := metric_lines([visited.explored for visited in every], "coverage"):
-        plots.insert(0, chart(shares, "env steps", "coverage", f"{world}: share of the maze's free cells visited so far"))
+        caption = f"{world}: share of the free cells of the maze visited so far"
+        plots.insert(0, chart(shares, "env steps", "coverage", caption))
     note = (
         f"Maps span what all runs shown here visited ({TAILS[0]} to {TAILS[1]} % of each coordinate's values). Bright cells "
         "were visited most in the whole run, on a logarithmic scale. Episodes of random actions count, too."
