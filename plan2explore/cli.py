@@ -506,8 +506,9 @@ def _run(arguments: list[str]) -> Any:
     if files:
         from .config_file import flags_of
 
-        verb = arguments[:1]
-        arguments = [*verb, *(flag for file in files for flag in flags_of(Path(file))), *arguments[1:]]
+        first = next((at for at, word in enumerate(arguments) if word.startswith("-")), len(arguments))
+        told = [flag for file in files for flag in flags_of(Path(file))]
+        arguments = [*arguments[:first], *told, *arguments[first:]]  # an option of the command line comes later, and wins
     if arguments[:1] == ["--version"]:
         print(f"plan2explore {__version__}")
         return 0

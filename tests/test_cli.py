@@ -329,6 +329,12 @@ def test_a_config_file_that_cannot_be_used_is_said(capsys, tmp_path, text, sente
     assert status == 2 and sentence in error and str(file) in error
 
 
+def test_an_unknown_option_of_a_config_file_is_named(capsys, tmp_path):
+    (tmp_path / "run.toml").write_text('presett = "tiny"')
+    status, printed, error = run(capsys, "explore", "walker", "--config", str(tmp_path / "run.toml"))
+    assert status == 2 and "--presett" in printed + error
+
+
 @pytest.mark.parametrize(
     "flags",
     [

@@ -31,7 +31,7 @@ def commands() -> dict[str, set[str]]:
     used: dict[str, set[str]] = {}
     for page in PAGES:
         text = page.read_text()
-        shell = re.findall(r"```\w*\n(.*?)```", re.sub(r"```python\n.*?```", "", text, flags=re.S), re.S)
+        shell = re.findall(r"```\w*\n(.*?)```", re.sub(r"```(?:python|text)\n.*?```", "", text, flags=re.S), re.S)
         inline = re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.S))
         for code in (*shell, *inline):
             for verb, rest in COMMAND.findall(code):

@@ -1,19 +1,22 @@
-"""Coverage: how much of the state space a run has visited, and how evenly."""
+"""Coverage: how much of the state space a run has visited, and in which order."""
 
+import base64
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ..phases.world import domain_of
+from .charts import Line, chart
 from .coordinates import Coordinates, coordinates_of
 from .explored import Explored, Missing
-from .figures import Line, curves, density
-from .html import Markup, figure, grid, join, missing, table, tag
-from .learning import metric_line
+from .html import Markup, figure, grid, join, missing, tag
+from .learning import metric_lines
 
-CELLS = 40  # along each side of a picture
+CELLS = 40  # along each side of a map
+FRAMES = 60  # of the animation
+NEVER = 255
 WHOLE = 20_000  # about so many cells of the whole state there may be; more where three parts of each coordinate make more
 POINTS = 40  # of a curve
 TAILS = (0.1, 99.9)  # per cent: one wild state must not shrink all others to a dot
@@ -43,7 +46,7 @@ def read_visited(explored: Explored) -> tuple[Coordinates, Visited]:
         counts.append(before + repeat * np.arange(len(episode)))
         before += repeat * (len(episode) - 1)
     if coordinates is None:
-        raise Missing(f"{explored.name} has no episode that can be read: there is nothing to show of its coverage.")
+        raise Missing(f"{explored.name} has no episode that can be read.")
     return coordinates, Visited(explored, np.concatenate(values), np.concatenate(counts))
 
 
@@ -60,29 +63,13 @@ def cells_of(values: np.ndarray, edges: np.ndarray, parts: int) -> np.ndarray:
     return np.clip((values - low) / (high - low) * parts, 0, parts - 1).astype(np.int64)
 
 
-def visits(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """How often each cell of a pair of coordinates was visited: (CELLS, CELLS)."""
+def first_visits(values: np.ndarray, env_steps: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of a pair of coordinates' cells, counted column by column: env steps of the first visit (NaN: none), and visits."""
     across, up = cells_of(values, edges, CELLS).T
-    return np.bincount(across * CELLS + up, minlength=CELLS * CELLS).reshape(CELLS, CELLS)
-
-
-def entropy(counts: np.ndarray) -> float:
-    """How evenly cells were visited, in bits: 0 for one cell, the logarithm of their number if all alike."""
-    share = counts[counts > 0] / counts.sum()
-    return float(-(share * np.log2(share)).sum())
-
-
-@dataclass(frozen=True)
-class Growth:
-    """Cells of the whole state over env steps."""
-
-    env_steps: np.ndarray
-    cells: np.ndarray
-    entropy: np.ndarray
-
-    def at(self, env_steps: float) -> tuple[float, float]:
-        """Cells and entropy when the run was so far."""
-        return tuple(float(np.interp(env_steps, self.env_steps, each)) for each in (self.cells, self.entropy))  # type: ignore[return-value]
+    cells, index, counts = np.unique(across * CELLS + up, return_index=True, return_counts=True)
+    first, visits = np.full(CELLS**2, np.nan), np.zeros(CELLS**2, np.int64)
+    first[cells], visits[cells] = env_steps[index], counts
+    return first, visits
 
 
 def parts_of(coordinates: int) -> int:
@@ -100,20 +87,15 @@ def number_cells(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return numbers
 
 
-def growth(visited: Visited, edges: np.ndarray) -> Growth:
-    """How many cells of the whole state had been visited by then, and how evenly."""
-    _, ids = np.unique(number_cells(visited.values, edges), return_inverse=True)
-    ends = np.unique(np.linspace(1, len(ids), POINTS).astype(int))
-    occupied, bits, counts = [], [], np.zeros(ids.max() + 1, np.int64)
-    for start, end in zip([0, *ends[:-1]], ends, strict=True):
-        counts += np.bincount(ids[start:end], minlength=len(counts))
-        occupied.append(int((counts > 0).sum()))
-        bits.append(entropy(counts))
-    return Growth(visited.env_steps[ends - 1], np.array(occupied), np.array(bits))
+def growth(visited: Visited, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Env steps, and how many cells of the whole state had been visited by then."""
+    _, first = np.unique(number_cells(visited.values, edges), return_index=True)
+    ends = np.unique(np.linspace(0, len(visited.values) - 1, POINTS).astype(int))
+    return visited.env_steps[ends], np.searchsorted(np.sort(first), ends, side="right")
 
 
 def coverage(every: Sequence[Explored], pairs: Sequence[Pair] = ()) -> Markup:
-    """Pictures of visited states, and how coverage grew: runs with the same body are compared, whatever their task."""
+    """How coverage grew, and maps of visited states: runs with the same body are compared, whatever their task."""
     worlds: dict[tuple[str, tuple[str, ...]], list[tuple[Coordinates, Visited]]] = {}
     notes = []
     for explored in every:
@@ -121,60 +103,51 @@ def coverage(every: Sequence[Explored], pairs: Sequence[Pair] = ()) -> Markup:
             coordinates, visited = read_visited(explored)
             body = domain_of(explored.config.world.world), coordinates.names
             worlds.setdefault(body, []).append((coordinates, visited))
-        except (Missing, ValueError, OSError) as error:
+        except (ValueError, OSError) as error:
             notes.append(missing(str(error)))
+        except Missing:
+            continue
+    if not worlds and not notes:
+        raise Missing("There is no episode that can be read.")
     return join([*notes, *(_world(world, found, pairs) for (world, _), found in worlds.items())])
 
 
 def _world(world: str, found: Sequence[tuple[Coordinates, Visited]], pairs: Sequence[Pair]) -> Markup:
     coordinates, every = found[0][0], [visited for _, visited in found]
     edges = edges_of(every)
-    grown = [growth(visited, edges) for visited in every]
     unknown = sorted({name for pair in pairs for name in pair} - set(coordinates.names))
     notes = [missing(f"{world} has no coordinate {name!r}; it has {', '.join(coordinates.names)}.") for name in unknown]
     chosen = [pair for pair in pairs if not set(pair) & set(unknown)] or coordinates.pairs(world)
-    drawn = [[_picture(visited, coordinates, edges, pair) for visited in every] for pair in chosen]
-    drawn = drawn if len(every) > 1 else [[picture for (picture,) in drawn]]
-    lines = [(visited.explored, each) for visited, each in zip(every, grown, strict=True)]
     count = len(coordinates.names)
-    about = f"cells of the whole state ({count} coordinates, each in {parts_of(count)} parts) visited so far"
-    cells = curves([_line(who, each.env_steps, each.cells) for who, each in lines], "env steps", "cells visited")
-    bits = curves([_line(who, each.env_steps, each.entropy) for who, each in lines], "env steps", "entropy, bits")
-    shares = [line for visited in every if (line := metric_line(visited.explored, "coverage"))]
-    plots = [figure(cells, f"{world}: {about}"), figure(bits, f"{world}: how evenly those cells were visited")]
-    if shares:
-        drawing = curves(shares, "env steps", "share of the maze")
-        plots.insert(0, figure(drawing, f"{world}: share of the free cells of the maze visited so far"))
+    about = f"{world}: cells of the whole state ({count} coordinates, each in {parts_of(count)} parts) visited so far"
+    plots = [chart([_line(visited, edges) for visited in every], "env steps", "cells visited", about)]
+    if shares := metric_lines([visited.explored for visited in every], "coverage"):
+        caption = f"{world}: share of the free cells of the maze visited so far"
+        plots.insert(0, chart(shares, "env steps", "coverage", caption))
     note = (
-        f"Cells span what all runs shown here visited ({TAILS[0]} to {TAILS[1]} % of each coordinate's values; what lies "
-        "beyond counts to the outermost cells). Angles that can turn all the way are taken from -π to π. Bright cells were "
-        "visited most, on a logarithmic scale; open cells were never visited. Whole episodes count, random ones included."
+        f"Maps span what all runs shown here visited ({TAILS[0]} to {TAILS[1]} % of each coordinate's values). Bright cells "
+        "were visited most in the whole run, on a logarithmic scale. Episodes of random actions count, too."
     )
-    return join([
-        tag("h3", world), *notes, _compared(every, grown),
-        grid(plots),
-        tag("h3", f"Visited states of {world}"), tag("p", note, class_="soft"), *map(grid, drawn),
-    ])  # fmt: skip
+    steps = np.linspace(0, max(visited.env_steps[-1] for visited in every), FRAMES).astype(int)
+    maps = [[_map(visited, coordinates, edges, pair, steps) for visited in every] for pair in chosen]
+    maps = maps if len(every) > 1 else [[each for (each,) in maps]]
+    player = tag("div", *(grid(row, small=True) for row in maps), class_="player", data_steps=json.dumps(steps.tolist()))
+    return join([tag("h3", world), *notes, grid(plots), player, tag("p", note, class_="soft")])
 
 
-def _line(explored: Explored, x: Any, y: Any) -> Line:
-    return Line(explored.label, x, y, colour=explored.number)
+def _line(visited: Visited, edges: np.ndarray) -> Line:
+    explored = visited.explored
+    return Line(explored.label, *growth(visited, edges), colour=explored.number, group=explored.method)
 
 
-def _compared(every: Sequence[Visited], grown: Sequence[Growth]) -> Markup:
-    """All runs at the env step that the shortest of them has reached."""
-    common = min(each.env_steps[-1] for each in grown)
-    rows = []
-    for visited, each in zip(every, grown, strict=True):
-        cells, bits = each.at(common)
-        rows.append((visited.explored.label, visited.explored.method, f"{common:,.0f}", f"{cells:,.0f}", f"{bits:.2f}"))
-    return table(("Run", "Method", "At env step", "Cells visited", "Entropy, bits"), rows)
-
-
-def _picture(visited: Visited, coordinates: Coordinates, edges: np.ndarray, pair: Pair) -> Markup:
+def _map(visited: Visited, coordinates: Coordinates, edges: np.ndarray, pair: Pair, steps: np.ndarray) -> Markup:
+    """A map that the page's script fills frame by frame."""
     columns = [coordinates.names.index(name) for name in pair]
-    counts = visits(visited.values[:, columns], edges[:, columns])
-    across, up = ((name, *map(float, edges[:, column])) for name, column in zip(pair, columns, strict=True))
-    share = (counts > 0).mean()
-    caption = f"{visited.explored.label}: {up[0]} over {across[0]}, {share:.0%} of cells, entropy {entropy(counts):.2f} bits"
-    return figure(density(counts, across, up), caption)  # type: ignore[arg-type]
+    first, visits = first_visits(visited.values[:, columns], visited.env_steps, edges[:, columns])
+    frames = np.where(np.isnan(first), NEVER, np.searchsorted(steps, np.nan_to_num(first))).astype(np.uint8)
+    levels = np.round(255 * np.log1p(visits) / max(np.log1p(visits.max()), 1e-9)).astype(np.uint8)
+    told = {name: base64.b64encode(each.tobytes()).decode() for name, each in (("first", frames), ("level", levels))}
+    canvas = tag("canvas", width=CELLS, height=CELLS, data_first=told["first"], data_level=told["level"])
+    ends = [f"{name} ({low:.3g} to {high:.3g})" for name, (low, high) in zip(pair, edges[:, columns].T, strict=True)]
+    share = f"{(visits > 0).mean():.0%} of cells"
+    return figure(canvas, f"{visited.explored.label}: {ends[1]} over {ends[0]}, {share}")

@@ -1,43 +1,73 @@
-"""Where in an episode the agent was curious: the ensemble's disagreement along it, and the frames at its peaks."""
+"""Where the agent's intrinsic reward is high: along an episode, at its peaks, and among the latent states."""
 
 from typing import Any
 
 import jax
 import numpy as np
 
-from ..agent.agent import Agent
-from ..agent.inspect import intrinsic_rewards
+from ..agent.agent import Agent, Params
+from ..agent.inspect import intrinsic_rewards, posterior_states
 from ..agent.world_model import Observation
 from ..replay import Episode
+from .charts import Line, chart, cloud
 from .explored import Explored, Missing
-from .figures import Line, curves
 from .html import Markup, figure, grid, join, picture, tag
 from .pictures import encode_png, frames_of
 
 PEAKS = 6
 WAKING = 5  # steps: an agent that has just opened its eyes knows nothing yet, and that is no curiosity
 APART = 0.04  # of the episode: nearer peaks would show the same moment
+EPISODES, POINTS = 8, 1200  # of the map
 
 
 def curiosity(explored: Explored) -> Markup:
-    """Disagreement along the last episode, and what was to be seen at its peaks."""
+    """The intrinsic reward along the last episode, what was to be seen at its peaks, and a map of latent states."""
     number, episode = explored.last_episode()
     agent, params, steps = explored.load_agent(episode)
     if agent.objective.reward is None:
-        raise Missing(f"{explored.method} has no intrinsic reward, so there is nothing to show.")
-    observation, actions = as_sequence(agent, episode)
-    along = np.asarray(intrinsic_rewards(agent, params, observation, actions, jax.random.key(0)))[:, 0]
+        raise Missing(f"{explored.method} has no intrinsic reward.")
+    along = _rewards(agent, params, episode)
     repeat, found = episode.state.shape[1], WAKING + peaks(along[WAKING:])
     line = Line(explored.label, repeat * np.arange(1, len(along) + 1), along, colour=explored.number)
     marked = Line("peaks", repeat * (found + 1), along[found], colour=explored.number + 1, points=True)
     what = "disagreement, scaled" if explored.method in ("plan2explore", "retrospective") else f"reward of {explored.method}"
-    drawing = curves([line, marked], "env step of the episode", what)
-    caption = (
-        f"Episode {number} of {explored.label}, seen with the agent of env step {steps:,}: {what}, and its peaks after the "
-        f"first {WAKING} steps"
-    )
+    caption = f"Episode {number}, with the agent of env step {steps:,}: {what}, and its peaks after the first {WAKING} steps"
+    drawing = chart([line, marked], "env step of the episode", what, caption)
     frames = [_frame(episode, index, float(along[index])) for index in found]
-    return join([tag("h3", explored.label), grid([figure(drawing, caption), tag("div", *frames, class_="strip")])])
+    latent = _latents(explored, agent, params, episode, what)
+    return join([tag("h3", explored.label), grid([drawing, latent]), tag("div", *frames, class_="strip")])
+
+
+def _latents(explored: Explored, agent: Agent, params: Params, last: Episode, what: str) -> Markup:
+    """Latent states of episodes from the whole run by their two main components, coloured by the rank of their reward."""
+    numbers = explored.episodes.numbers()
+    features, rewards, about = [], [], []
+    for number in dict.fromkeys(numbers[index] for index in np.linspace(0, len(numbers) - 1, EPISODES).astype(int)):
+        try:
+            episode = explored.episodes.load(number)
+        except (ValueError, OSError):
+            continue
+        if episode.action.shape != last.action.shape:
+            continue  # another length would be compiled anew
+        states = posterior_states(agent, params, *as_sequence(agent, episode), jax.random.key(0))
+        features.append(np.asarray(states.features, np.float32)[WAKING:-1, 0])
+        rewards.append(_rewards(agent, params, episode)[WAKING:])
+        repeat = episode.state.shape[1]
+        about += [f"episode {number}, env step {repeat * step}" for step in range(WAKING, len(episode) - 1)]
+    flat, along = np.concatenate(features), np.concatenate(rewards)
+    keep = np.unique(np.linspace(0, len(flat) - 1, POINTS).astype(int))
+    _, sizes, axes = np.linalg.svd(flat[keep] - flat[keep].mean(0), full_matrices=False)
+    rank = np.argsort(np.argsort(along[keep])) / max(len(keep) - 1, 1)
+    share = float((sizes[:2] ** 2).sum() / max((sizes**2).sum(), 1e-12))
+    caption = f"Latent states of {len(features)} episodes, {share:.0%} of their variance; bright: high {what}"
+    points = (flat[keep] - flat[keep].mean(0)) @ axes[:2].T
+    told = [f"{about[index]}: {along[index]:.3g}" for index in keep]
+    return cloud(points, rank, told, "first main component", "second", caption)
+
+
+def _rewards(agent: Agent, params: Params, episode: Episode) -> np.ndarray:
+    """The intrinsic reward of each step of an episode."""
+    return np.asarray(intrinsic_rewards(agent, params, *as_sequence(agent, episode), jax.random.key(0)))[:, 0]
 
 
 def as_sequence(agent: Agent, episode: Episode, start: int = 0, end: int | None = None) -> tuple[Observation, Any]:

@@ -1,5 +1,6 @@
 """Runs as a report sees them: read only, and whatever is missing or damaged stays a sentence."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -17,8 +18,8 @@ from ..phases.run import Run
 from ..replay import Episode
 from ..replay.files import EpisodeFolder
 from ..runs.checkpoint import Checkpoints, unpack_params
-from ..runs.files import read_lines
 from ..runs.folder import RunError, RunFolder
+from .results import adaptations_of
 
 
 class Missing(Exception):
@@ -37,6 +38,13 @@ class Explored:
     def config(self) -> ExploreConfig:
         """The settings that it was started with. No world is made of them here, so its module may be missing."""
         return read_stored(self.run.folder, "config", ExploreConfig)
+
+    @property
+    def world(self) -> str:
+        """What it explored, also where its settings cannot be read by this version."""
+        found: Any = self.run.folder.settings.get("config")
+        world = found.get("world") if isinstance(found, dict) else None
+        return str(world.get("world", "?")) if isinstance(world, dict) else "?"
 
     @property
     def method(self) -> str:
@@ -61,8 +69,9 @@ class Explored:
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
-        """Lines of metrics.jsonl that say at which env step they were written."""
-        return [line for line in self.run.metrics() if is_number(line.get("env_steps"))]
+        """Lines of metrics.jsonl that say at which env step they were written, under today's names."""
+        lines = [line for line in self.run.metrics() if is_number(line.get("env_steps"))]
+        return [{re.sub("^novelty/", "intrinsic/", name): value for name, value in line.items()} for line in lines]
 
     @cached_property
     def episodes(self) -> EpisodeFolder:
@@ -75,29 +84,13 @@ class Explored:
         return self._adaptations[0]
 
     @property
-    def unfinished(self) -> list[RunFolder]:
-        """Adaptations that were begun and did not come to their end."""
-        return [folder for folder in self.adaptations if not folder.finished.exists()]
-
-    @property
     def faults(self) -> list[str]:
         """Adaptations that cannot be read, each in a sentence."""
         return self._adaptations[1]
 
     @cached_property
     def _adaptations(self) -> tuple[list[RunFolder], list[str]]:
-        found, faults = [], []
-        for path in sorted(self.run.folder.adapt.glob("[!.]*")):
-            try:
-                folder = RunFolder.open(path)
-            except RunError as error:
-                faults.append(str(error))
-                continue
-            if folder.kind == "adapt" and folder.settings.get("run") == self.run.folder.id:
-                found.append(folder)
-            else:
-                faults.append(f"{path} is no adaptation of {self.name}: it is not shown.")
-        return found, faults
+        return adaptations_of(self.run.folder)
 
     def last_episode(self) -> tuple[int, Episode]:
         """The last episode that can be read."""
@@ -107,7 +100,9 @@ class Explored:
                 return number, self.episodes.load(number)
             except (ValueError, OSError):
                 continue
-        raise Missing(f"{self.name} has no whole episode." if not numbers else f"No episode of {self.name} can be read.")
+        if numbers:
+            raise ValueError(f"No episode of {self.name} can be read.")
+        raise Missing(f"{self.name} has no whole episode.")
 
     def load_agent(self, episode: Episode) -> tuple[Agent, Params, int]:
         """The agent of the last good snapshot, its parameters, and its env steps; sizes are those of the episode."""
@@ -118,13 +113,15 @@ class Explored:
             )
         agent = agent_of(self.config.agent, spaces_of(self.config, episode))
         snapshots = Checkpoints(self.run.folder.snapshots, keep=None)
-        for steps in reversed(snapshots.steps()):
+        for steps in reversed(kept := snapshots.steps()):
             try:
                 arrays, _ = snapshots.load(steps)
             except (ValueError, OSError):
                 continue
             return agent, _fitting(agent, unpack_params(arrays), self.name), steps
-        raise Missing(f"{self.name} has no snapshot that can be read.")
+        if kept:
+            raise ValueError(f"{self.name} has no snapshot that can be read.")
+        raise Missing(f"{self.name} has no snapshot.")
 
 
 @cache
@@ -153,7 +150,7 @@ def spaces_of(config: ExploreConfig, episode: Episode) -> Spaces:
 def _fitting(agent: Agent, params: dict[str, np.ndarray], name: str) -> Params:
     for part in ("model", "intrinsic"):
         if part not in params or params[part].shape != (1, agent.layouts[part].size):
-            raise Missing(f"The snapshot of {name} does not fit its own settings: {part} has other sizes.")
+            raise ValueError(f"The snapshot of {name} does not fit its own settings: {part} has other sizes.")
     return {part: jnp.asarray(params[part]) for part in ("model", "intrinsic")}
 
 
@@ -196,32 +193,11 @@ def nearest_preset(config: ExploreConfig) -> tuple[str, list[str]]:
     return name, [each for each in apart[name] if not each.startswith(known)]
 
 
-def shots_of(folder: RunFolder) -> int:
-    """Episodes of the task that an adaptation was given: 0 is zero-shot."""
-    config = folder.settings.get("config")
-    shots = config.get("shots") if isinstance(config, dict) else 0
-    return shots if isinstance(shots, int) else 0
-
-
 def is_number(value: Any) -> bool:
     """Whether a value out of a file is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
 
 
-def lines_of(folder: RunFolder) -> list[dict[str, Any]]:
-    """The evaluations of a run that are what they should be."""
-    lines = read_lines(folder.evaluations_file)
-    return [line for line in lines if _is_evaluation(line)]
-
-
-def _is_evaluation(line: dict[str, Any]) -> bool:
-    interval, episodes = line.get("interval"), line.get("episodes")
-    return (
-        isinstance(line.get("task"), str)
-        and is_number(line.get("env_steps"))
-        and is_number(line.get("mean"))
-        and isinstance(interval, list)
-        and len(interval) == 2
-        and all(map(is_number, interval))
-        and isinstance(episodes, list)
-    )
+def last_of(metrics: Sequence[dict[str, Any]], name: str) -> float:
+    """The greatest value of a metric that only grows; 0 where there is none."""
+    return max((line[name] for line in metrics if is_number(line.get(name))), default=0)

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..phases.progress import duration
 from ..runs.files import read_lines
-from .explored import Explored, is_number, nearest_preset
+from .explored import Explored, is_number, last_of, nearest_preset
 from .html import Markup, facts, join, missing, tag
 
 
@@ -20,11 +20,11 @@ def what_was_run(explored: Explored) -> Markup:
         "Method": explored.method,
         "Probes": ", ".join(config.probes) or "none",
         "Seed": config.seed,
-        "Env steps": f"{_last(explored, 'env_steps'):,.0f} of {goal:,}" if isinstance(goal, int) else "?",
-        "Updates": f"{_last(explored, 'update'):,.0f}",
+        "Env steps": f"{last_of(explored.metrics, 'env_steps'):,.0f} of {goal:,}" if isinstance(goal, int) else "?",
+        "Updates": f"{last_of(explored.metrics, 'update'):,.0f}",
         "Wall time (h:m:s)": wall_time(explored.metrics, starts),
     }
-    if share := _last(explored, "coverage"):
+    if share := last_of(explored.metrics, "coverage"):
         pairs["Coverage of the maze"] = f"{share:.0%} of its cells"
     folded: dict[str, Any] = {
         "Preset": preset,
@@ -36,10 +36,6 @@ def what_was_run(explored: Explored) -> Markup:
         notes.append(missing(f"starts.jsonl of {explored.name} is missing or damaged: machine and versions are not known."))
     more = tag("details", tag("summary", "Settings, machine and versions"), facts(folded))
     return join([tag("h3", explored.label), facts(pairs), more, *notes])
-
-
-def _last(explored: Explored, name: str) -> float:
-    return max((line[name] for line in explored.metrics if is_number(line.get(name))), default=0)
 
 
 def _start(start: dict[str, Any], count: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -14,10 +14,10 @@ import numpy as np
 from ..replay import Episode
 from ..runs.folder import RunFolder
 from .coordinates import coordinates_of
-from .explored import Explored, Missing, shots_of
+from .explored import Explored, Missing
 from .html import Markup, figure, film, grid, join, missing, tag
 from .pictures import frames_of, write_video
-from .results import PROBE
+from .results import PROBE, shots_of
 
 MOST_FRAMES = 251  # half of those of an episode with two env steps per action
 LARGEST_SOURCE = 256 * 2**20  # bytes of a film that is read at all
@@ -28,13 +28,15 @@ MP4 = b"ftyp"  # what follows the first four bytes
 class PageFilm:
     """A film that could be shown: `make` gives its bytes, no more of them than it is told."""
 
+    group: str
     caption: str
     make: Callable[[int], bytes]
 
 
 def show_films(films: Sequence[PageFilm], room: int) -> Markup:
-    """Films side by side, in so many bytes of the page. Each may take its share of what is left."""
-    shown, notes, left = [], [], room
+    """Films of a group side by side, in so many bytes of the page. Each may take its share of what is left."""
+    shown: dict[str, list[Markup]] = {}
+    notes, left = [], room
     for index, each in enumerate(films):
         share = left // (len(films) - index) * 3 // 4  # base64 makes four characters of three bytes
         try:
@@ -44,20 +46,21 @@ def show_films(films: Sequence[PageFilm], room: int) -> Markup:
             continue
         piece = figure(film(data, each.caption), each.caption)
         left -= len(piece)
-        shown.append(piece)
-    return join([*notes, grid(shown)])
+        shown.setdefault(each.group, []).append(piece)
+    return join([*notes, *(join([tag("h3", group), grid(pieces, small=True)]) for group, pieces in shown.items())])
 
 
 def exploration_films(explored: Explored) -> list[PageFilm]:
     """The first, the middle and the last episode."""
     numbers = explored.episodes.numbers()
     chosen = dict.fromkeys(numbers[index] for index in (0, len(numbers) // 2, -1)) if numbers else {}
-    return [PageFilm(_about(explored, number), _of_episode(explored, number)) for number in chosen]
+    group = f"Exploration: {explored.label}"
+    return [PageFilm(group, _about(explored, number), _of_episode(explored, number)) for number in chosen]
 
 
 def _about(explored: Explored, number: int) -> str:
     """Which episode it is, and who acted in it."""
-    about = f"{explored.label}, episode {number}"
+    about = f"Episode {number}"
     try:
         policy = explored.episodes.load(number, pictures=False).meta.get("policy")
     except (ValueError, OSError):
@@ -92,9 +95,9 @@ def encode(frames: np.ndarray, fps: float, limit: int) -> bytes:
     raise ValueError("There is no room for it in the page.")
 
 
-def stored_films(folder: Path, tell: Callable[[str], str]) -> list[PageFilm]:
+def stored_films(folder: Path, group: str, tell: Callable[[str], str]) -> list[PageFilm]:
     """The films in a run's `videos/`; `tell` says by a file's name what it shows."""
-    return [PageFilm(tell(file.stem), _of_file(file)) for file in sorted(folder.glob("*.mp4"))]
+    return [PageFilm(group or file.stem, tell(file.stem), _of_file(file)) for file in sorted(folder.glob("*.mp4"))]
 
 
 def _of_file(file: Path) -> Callable[[int], bytes]:
@@ -123,9 +126,11 @@ def shrink(file: Path, limit: int) -> bytes:
 
 def adaptation_films(explored: Explored) -> list[PageFilm]:
     """What the run's folder and those of its adaptations have."""
-    films = stored_films(explored.run.folder.videos, partial(_probe_shown, explored))
+    films = stored_films(explored.run.folder.videos, "", partial(_probe_shown, explored))
+    films = [replace(film, group=re.sub(r"-\d+$", "", film.group)) for film in films]
     for folder in explored.adaptations:
-        films += stored_films(folder.videos, partial(_adaptation_shown, explored, folder))
+        task = str(folder.settings.get("task", ""))
+        films += stored_films(folder.videos, task, partial(_adaptation_shown, explored, folder))
     return films
 
 
@@ -146,9 +151,11 @@ def _adaptation_shown(explored: Explored, folder: RunFolder, stem: str) -> str:
     return f"{explored.label}: {task}, {how}{start}{named}"
 
 
-def films_of(explored: Explored, room: int) -> Markup:
-    """All films of a run, in about so many bytes of the page."""
-    films = [*exploration_films(explored), *adaptation_films(explored)]
+def films_of(every: Sequence[Explored], room: int) -> Markup:
+    """Films of all runs, in about so many bytes of the page: policies of a task beside each other, then exploration."""
+    films = [film for explored in every for film in adaptation_films(explored)]
+    films.sort(key=lambda film: film.group)
+    films += [film for explored in every for film in exploration_films(explored)]
     if not films:
-        raise Missing(f"{explored.name} has no episode and no film to show.")
-    return join([tag("h3", explored.label), show_films(films, room)])
+        raise Missing("There is no episode and no film to show.")
+    return show_films(films, room)

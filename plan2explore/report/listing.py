@@ -32,7 +32,7 @@ def print_runs(folder: Path) -> int:
         raise RunError(f"There is no run in {folder}, or at most three folders down from it.")
     table = Table(box=None, pad_edge=False)
     for name in COLUMNS:
-        table.add_column(name, overflow="fold", no_wrap=name == "run")
+        table.add_column(name, overflow="fold", no_wrap=name != "last scores")
     for run in sorted(found, key=lambda each: each.created):
         table.add_row(*(escape(printable(word)) for word in row_of(run)))
     console = Console(soft_wrap=True)
@@ -56,13 +56,17 @@ def row_of(run: RunFolder) -> tuple[str, ...]:
         str((agent.get("intrinsic") or agent.get("novelty") or {}).get("objective", "?")),
         str(config.get("seed", "?")),
         state,
-        f"{steps:,} of {goal:,}" if isinstance(goal, int) else f"{steps:,}",
+        f"{steps:,}" + (f" of {goal:,}" if isinstance(goal, int) and steps < goal else ""),
         last_scores(results_of(run.path)) or "-",
     )
 
 
 def last_scores(results: Iterable[Any]) -> str:
-    """The last score of each task, a probe's and an adaptation's told apart."""
+    """The last score of each task; where it has several, a probe's and an adaptation's are told apart."""
     last = {(each.task, each.protocol): each for each in results}
-    return ", ".join(f"{task} {each.score:.0f} ({protocol})" for (task, protocol), each in last.items())
+    tasks = [task for task, _ in last]
+    return ", ".join(
+        f"{task} {each.score:.0f}" + (f" ({protocol})" if tasks.count(task) > 1 else "")
+        for (task, protocol), each in last.items()
+    )
 

@@ -1,4 +1,4 @@
-"""Open-loop prediction: the model sees a few frames, then tells from the actions alone what happens next."""
+"""Open-loop prediction: the model sees a few steps, then tells from the actions alone what happens next."""
 
 from collections.abc import Sequence
 
@@ -6,15 +6,16 @@ import jax
 import numpy as np
 
 from ..agent.inspect import CONTEXT, difference, open_loop, to_pixels
+from .charts import Line, chart
 from .coordinates import proprio_names
 from .curiosity import as_sequence
 from .explored import Explored
-from .figures import Line, curves
-from .html import Markup, figure, grid, join, picture, tag
-from .pictures import encode_png, enlarge
+from .films import encode
+from .html import Markup, figure, film, grid, join, tag
 
 STEPS = 50  # the length of a training sequence in the paper
-SHOWN = (0, 4, 5, 7, 10, 15, 25, 35, 49)  # steps on the strip
+FPS = 10
+LARGEST = 2_000_000  # bytes of the video
 COORDINATES = 6
 
 
@@ -30,10 +31,10 @@ def predict_openly(explored: Explored) -> Markup:
     guess = open_loop(agent, params, observation, actions, jax.random.key(0))
     pieces = []
     if guess.image is not None:
-        pieces.append(_strip(episode.image[start:end], np.asarray(guess.image)[:, 0]))
+        pieces.append(grid(_video(episode.image[start:end], np.asarray(guess.image)[:, 0])))
     if guess.proprio is not None:
         names = proprio_names(explored.config.world.world, episode)
-        pieces.append(_curves(episode.proprio[start:end], np.asarray(guess.proprio)[:, 0], names))
+        pieces.append(grid(_curves(episode.proprio[start:end], np.asarray(guess.proprio)[:, 0], names)))
     repeat = episode.state.shape[1]
     note = (
         f"Episode {number} from env step {start * repeat}, with the model of env step {steps:,}: it sees the first "
@@ -42,29 +43,24 @@ def predict_openly(explored: Explored) -> Markup:
     return join([tag("h3", explored.label), tag("p", note, class_="soft"), *pieces])
 
 
-def _strip(true: np.ndarray, guess: np.ndarray) -> Markup:
-    """Frames as columns; rows: true, imagined, difference (grey: none)."""
+def _video(true: np.ndarray, guess: np.ndarray) -> list[Markup]:
+    """True, imagined and their difference beside each other, and the error over time."""
     imagined = to_pixels(guess)
-    apart = difference(true, imagined)
-    shown = [index for index in SHOWN if index < len(true)]
-    frames = []
-    for index in shown:
-        column = enlarge(np.concatenate([true[index], imagined[index], apart[index]]), 96)
-        name = f"step {index + 1}" + (", seen" if index < CONTEXT else "")
-        frames.append(figure(picture(encode_png(column), f"true, imagined and difference at {name}"), name))
+    beside = np.concatenate([true, imagined, difference(true, imagined)], axis=2)
+    about = "True, imagined, and their difference (grey where there is none)"
     error = np.square(imagined.astype(float) - true).mean((1, 2, 3)) / 255**2
-    drawing = curves([Line("", np.arange(1, len(error) + 1), error)], "step", "mean squared error")
-    caption = f"Error of pictures with values from 0 to 1; the first {CONTEXT} steps are seen, the others imagined"
-    about = "From the top: true, imagined, difference (grey where there is none)."
-    return join([tag("p", about), tag("div", *frames, class_="strip"), grid([figure(drawing, caption)])])
+    caption = f"Mean squared error of images with values from 0 to 1; the first {CONTEXT} steps are seen"
+    shown = figure(film(encode(beside, FPS, LARGEST), about, class_="wide"), about)
+    return [shown, chart([Line("", np.arange(1, len(error) + 1), error)], "step", "squared error", caption)]
 
 
-def _curves(true: np.ndarray, guess: np.ndarray, names: Sequence[str]) -> Markup:
-    """True and imagined proprioception: the numbers that move most."""
+def _curves(true: np.ndarray, guess: np.ndarray, names: Sequence[str]) -> list[Markup]:
+    """True and imagined vectors: the numbers that move most."""
     moving = np.sort(np.argsort(-true.std(0), kind="stable")[:COORDINATES])
     x = np.arange(1, len(true) + 1)
     drawn = []
     for index in moving:
         lines = [Line("true", x, true[:, index], colour=0), Line("imagined", x, guess[:, index], colour=1, quiet=True)]
-        drawn.append(figure(curves(lines, "step", names[index]), f"{names[index]} (number {index} of proprioception)"))
-    return grid(drawn)
+        caption = f"{names[index]}: true, and imagined after the first {CONTEXT} steps"
+        drawn.append(chart(lines, "step", names[index], caption))
+    return drawn

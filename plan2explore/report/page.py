@@ -13,6 +13,7 @@ from .curiosity import curiosity
 from .explored import Explored, Missing, open_runs
 from .facts import what_was_run
 from .films import films_of
+from .headline import headline
 from .html import Markup, anchor, join, missing, page, section, tag
 from .learning import learning
 from .openloop import predict_openly
@@ -24,6 +25,7 @@ LARGEST = 20_000_000
 SPARE = 500_000
 MOST_LOOKED_INTO = 4
 """Runs whose curiosity and predictions are shown: each takes seconds, and room."""
+ORDER = ("Scores", "Coverage", "Videos", "Where it was curious", "Open-loop prediction", "Learning", "What was run")
 
 
 def write_report(
@@ -48,48 +50,30 @@ def write_report(
 
 
 def compose(every: Sequence[Explored], damaged: Sequence[str] = (), pairs: Sequence[Pair] = ()) -> str:
-    """The page's text: everything but films first, and films in the room that is left."""
+    """The page's text: everything but videos first, and videos in the room that is left. Empty sections are left out."""
     kept = Kept()
     parts = {
         "Scores": kept("Scores", scores, every),
-        "What was run": join([*map(missing, damaged), *kept.each("What was run", every, what_was_run)]),
+        "What was run": kept.each("What was run", every, what_was_run),
         "Coverage": kept("Coverage", coverage, every, pairs),
-        "Where it was curious": _look(kept, "Where it was curious", every, curiosity),
-        "Open-loop prediction": _look(kept, "Open-loop prediction", every, predict_openly),
+        "Where it was curious": kept.each("Where it was curious", every[:MOST_LOOKED_INTO], curiosity),
+        "Open-loop prediction": kept.each("Open-loop prediction", every[:MOST_LOOKED_INTO], predict_openly),
         "Learning": kept("Learning", learning, every),
     }
     room = LARGEST - SPARE - sum(len(content.encode()) for content in parts.values())
-    order = ["Scores", "What was run", "Coverage", "Films", "Where it was curious", "Open-loop prediction", "Learning"]
-    parts["Films"] = _films(kept, every, room)
+    parts["Videos"] = kept("Videos", films_of, every, room)
+    head = kept("Headline", headline, every)
     kept.warn(damaged)
     title = ", ".join(explored.name for explored in every)
-    return page(f"Plan2Explore: {title}", _head(title, order), *(section(name, parts[name]) for name in order))
-
-
-def _head(title: str, order: Sequence[str]) -> Markup:
-    made = f"Made by plan2explore {__version__}, {datetime.now(UTC).isoformat(sep=' ', timespec='minutes')}"
-    links = [tag("a", name, href=f"#{anchor(name)}") for name in order]
-    return tag("header", tag("h1", title), tag("p", made, class_="soft"), tag("nav", *links))
-
-
-def _films(kept: "Kept", every: Sequence[Explored], room: int) -> Markup:
-    shown, left = [], room
-    for index, explored in enumerate(every):
-        piece = kept("Films", films_of, explored, left // (len(every) - index), name=explored.name)
-        shown.append(piece)
-        left -= len(piece)
-    return join(shown)
-
-
-def _look(kept: "Kept", part: str, every: Sequence[Explored], look: Callable[[Explored], Markup]) -> Markup:
-    """Looks into the minds of the first few runs."""
-    rest = [explored.name for explored in every[MOST_LOOKED_INTO:]]
-    note = [missing(f"Not shown, to keep the page small: {', '.join(rest)}.")] if rest else []
-    return join([*kept.each(part, every[:MOST_LOOKED_INTO], look), *note])
+    shown = [name for name in ORDER if parts[name]]
+    made = f"{title}. Made by plan2explore {__version__}, {datetime.now(UTC).isoformat(sep=' ', timespec='minutes')}"
+    links = tag("nav", *(tag("a", name, href=f"#{anchor(name)}") for name in shown))
+    top = tag("header", tag("h1", head or title), tag("p", made, class_="soft"), links, *map(missing, damaged))
+    return page(f"Plan2Explore: {title}", top, *(section(name, parts[name]) for name in shown))
 
 
 class Kept:
-    """Makes pieces of the page, or a sentence that says why one is missing: nothing in a run's folder may fail the page."""
+    """Makes pieces of the page: nothing in a run's folder may fail it. What has nothing to say is empty; faults are said."""
 
     def __init__(self) -> None:
         self.failed: dict[str, None] = {}
@@ -98,8 +82,8 @@ class Kept:
     def __call__(self, part: str, make: Callable[..., Markup], *arguments: object, name: str = "") -> Markup:
         try:
             return make(*arguments)
-        except Missing as error:
-            return missing(str(error))
+        except Missing:
+            return Markup()
         except Exception as error:
             self.failed[part] = None
             log.debug("A piece of the report is missing (%s).", name or part, exc_info=error)
@@ -107,9 +91,9 @@ class Kept:
             why = f"{error!s:.400}" if expected else f"{type(error).__name__}: {error!s:.300}"
             return missing(f"{name or part}: this could not be shown. {why}")
 
-    def each(self, part: str, every: Sequence[Explored], make: Callable[[Explored], Markup]) -> list[Markup]:
+    def each(self, part: str, every: Sequence[Explored], make: Callable[[Explored], Markup]) -> Markup:
         """A piece for each run."""
-        return [self(part, make, explored, name=explored.name) for explored in every]
+        return join(filter(None, (self(part, make, explored, name=explored.name) for explored in every)))
 
     def warn(self, damaged: Sequence[str]) -> None:
         """One line for the terminal: what the page lacks."""

@@ -22,6 +22,8 @@ SUPERVISED = "supervised"
 """Dreamer's own task, whose reward it saw from the start."""
 ACHIEVEMENTS = "achievements"
 """What the episodes of an exploration unlocked in Crafter; the score is of all episodes together and has no std."""
+FEWEST = 3
+"""Episodes from which on an interval is told: two say nothing of how far apart the others would be."""
 PROTOCOLS = (PROBE, OFFLINE, FEW_SHOT, SUPERVISED, ACHIEVEMENTS)
 
 
@@ -222,49 +224,77 @@ def _words(result: Result) -> dict[str, str]:
 # --- Run folders ---
 
 
+@dataclass(frozen=True)
+class Evaluation:
+    """A result with what a run folder tells beyond a CSV file's columns."""
+
+    result: Result
+    folder: RunFolder
+    """The exploration's or the adaptation's."""
+    interval: tuple[float, float] | None
+    """95 % interval of the mean; none where there are too few episodes for one."""
+
+    @property
+    def shots(self) -> int:
+        """Episodes of the task that an adaptation was given: 0 is zero-shot."""
+        return shots_of(self.folder)
+
+
 def results_of(path: str | Path) -> list[Result]:
     """Every evaluation of a run: of an exploration's probes and of the adaptations below it, or of one adaptation."""
-    folder = RunFolder.open(path)
+    return [each.result for each in evaluations_of(RunFolder.open(path))]
+
+
+def evaluations_of(folder: RunFolder) -> list[Evaluation]:
+    """As `results_of`. Tables, plots, lists and reports all read through here."""
     if folder.kind == "adapt":
         return list(_adapted(folder))
-    return [*_explored(folder), *(result for each in _adaptations(folder) for result in _adapted(each))]
+    adaptations, faults = adaptations_of(folder)
+    for fault in faults:
+        log.warning("%s", fault)
+    return [*_explored(folder), *(found for each in adaptations for found in _adapted(each))]
 
 
-def _adaptations(folder: RunFolder) -> list[RunFolder]:
-    """Those that can be read, the newest last."""
-    return sorted(_readable(folder), key=lambda each: each.created)
-
-
-def _readable(folder: RunFolder) -> Iterator[RunFolder]:
-    for file in sorted(folder.adapt.glob("*/run.json")):
+def adaptations_of(folder: RunFolder) -> tuple[list[RunFolder], list[str]]:
+    """The adaptations of an exploration that can be read, the newest last, and a sentence for each other folder there."""
+    found, faults = [], []
+    for path in sorted(folder.adapt.glob("[!.]*")):
         try:
-            found = RunFolder.open(file.parent)
+            each = RunFolder.open(path)
         except RunError as error:
-            log.warning("%s was skipped: %s", file.parent, error)
+            faults.append(f"{path} was skipped: {error}")
             continue
-        if found.kind == "adapt" and found.settings.get("run") == folder.id:
-            yield found
+        if each.kind == "adapt" and each.settings.get("run") == folder.id:
+            found.append(each)
         else:
-            log.warning("%s was skipped: it is no adaptation of %s.", file.parent, folder.path)
+            faults.append(f"{path} was skipped: it is no adaptation of {folder.path}.")
+    return sorted(found, key=lambda each: each.created), faults
 
 
-def _explored(folder: RunFolder) -> Iterator[Result]:
+def shots_of(folder: RunFolder) -> int:
+    """Episodes of the task that an adaptation was given: 0 is zero-shot."""
+    shots = _part(folder.settings, "config").get("shots")
+    return shots if isinstance(shots, int) else 0
+
+
+def _explored(folder: RunFolder) -> Iterator[Evaluation]:
     config = _part(folder.settings, "config")
-    for result in _evaluations(folder, config, folder.id, PROBE, 0):
-        own = result.method == "dreamer" and [result.task] == list(config.get("probes") or ())[:1]
-        yield replace(result, protocol=SUPERVISED) if own else result
+    for each in _evaluations(folder, config, folder.id, PROBE, 0):
+        own = each.result.method == "dreamer" and [each.result.task] == list(config.get("probes") or ())[:1]
+        yield replace(each, result=replace(each.result, protocol=SUPERVISED)) if own else each
 
 
-def _adapted(folder: RunFolder) -> Iterator[Result]:
+def _adapted(folder: RunFolder) -> Iterator[Evaluation]:
     settings = folder.settings
-    protocol = FEW_SHOT if _part(settings, "config").get("shots") else OFFLINE
     steps = settings.get("snapshot")
-    before = steps if isinstance(steps, int) else 0
-    for result in _evaluations(folder, _part(settings, "explored"), str(settings.get("run", "")), protocol, before):
-        yield replace(result, adaptation=folder.id)
+    before, protocol = steps if isinstance(steps, int) else 0, FEW_SHOT if shots_of(folder) else OFFLINE
+    for each in _evaluations(folder, _part(settings, "explored"), str(settings.get("run", "")), protocol, before):
+        yield replace(each, result=replace(each.result, adaptation=folder.id))
 
 
-def _evaluations(folder: RunFolder, explored: dict[str, Any], run: str, protocol: str, before: int) -> Iterator[Result]:
+def _evaluations(
+    folder: RunFolder, explored: dict[str, Any], run: str, protocol: str, before: int
+) -> Iterator[Evaluation]:
     """What a folder's evaluations say. The seed is the exploration's: seeds of a table are agents that explored apart."""
     seed: Any = explored.get("seed")
     agent = _part(explored, "agent")
@@ -275,13 +305,22 @@ def _evaluations(folder: RunFolder, explored: dict[str, Any], run: str, protocol
         line = parse_object(text) or {}
         try:
             wall = _finite(line["seconds"]) if len(starts) == 1 and line.get("seconds") is not None else None
-            yield Result(
+            result = Result(
                 task=_text(line["task"]), method=_text(method), protocol=protocol, seed=int(seed),
                 env_steps=before + int(line["env_steps"]), score=_finite(line["mean"]), std=_finite(line.get("std", 0.0)),
                 episodes=len(line["episodes"]), wall_s=wall, **origin,
             )  # fmt: skip
+            yield Evaluation(result, folder, _interval(line))
         except (KeyError, TypeError, ValueError):
             log.warning("Line %d of %s is damaged and was skipped.", number, folder.evaluations_file)
+
+
+def _interval(line: dict[str, Any]) -> tuple[float, float] | None:
+    """The interval that a line tells, if it has enough episodes for one."""
+    ends = line.get("interval")
+    if len(line["episodes"]) < FEWEST or not isinstance(ends, list) or len(ends) != 2:
+        return None
+    return _finite(ends[0]), _finite(ends[1])
 
 
 def origin_of(folder: RunFolder) -> dict[str, Any]:

@@ -2,25 +2,27 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
+from pathlib import Path
 
-from ..phases.evaluate import FEWEST
+import numpy as np
+
+from ..envs.maze import LAYOUTS
 from ..reference import METHODS, paper_scores, published_curve
 from ..runs.folder import RunFolder
-from .explored import Explored, is_number, lines_of, shots_of
-from .figures import Line, curves
-from .html import Markup, figure, grid, join, missing, table, tag
-from .results import FEW_SHOT, OFFLINE, PROBE
+from .charts import Bar, Line, bars, chart
+from .explored import Explored, Missing
+from .html import Markup, grid, join, missing, table, tag
+from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Evaluation, Result, evaluations_of
 
+SOLVED = 500
+"""Where a task in a maze counts as solved: half of what being at the goal for a whole episode pays."""
+PAPER_TABLE = {PROBE: (1, "3.5M"), OFFLINE: (1, "3.5M"), SUPERVISED: (1, "3.5M"), FEW_SHOT: (2, "1M + 150k")}
 NOTE = (
-    "A score is the mean sum of rewards over the episodes of the last evaluation (plan2explore table: over the last 20 "
-    "episodes, of one evaluation or more); the interval is of that mean, by bootstrap over 3 or more episodes. The paper's "
-    "numbers are those of its tables, at 3.5M env steps (zero-shot) and at 1M and 150 episodes of the task (few-shot): "
-    "compare with the env steps here, which are those of exploration and of the task's own episodes together. Adaptations "
-    "are those in the run's own folder adapt/: one that was written elsewhere (--out) is not shown."
+    "Mean score of the last evaluation's episodes. The thin line is its 95 % interval, by bootstrap over 3 or more "
+    "episodes; over several seeds, their range. The upright line is the paper's score of the method, at 3.5M env steps "
+    "(zero-shot) or 1M and 150 episodes of the task (few-shot)."
 )
-NOTE_ON_PUBLISHED = " Dotted: published curves, shaded by one standard deviation over seeds."
-PAPER_TABLE = {PROBE: (1, "3.5M"), OFFLINE: (1, "3.5M"), FEW_SHOT: (2, "1M + 150k")}
 
 
 @dataclass(frozen=True)
@@ -28,100 +30,126 @@ class Scored:
     """The evaluations of one task of one run, in order."""
 
     explored: Explored
-    task: str
-    protocol: str
-    before: float
-    """Env steps of exploration that came before the first."""
-    shots: int
-    lines: list[dict[str, Any]]
-    folder: str = ""
-    """Of an adaptation."""
+    evaluations: list[Evaluation]
+
+    @property
+    def last(self) -> Result:
+        """The result that counts."""
+        return self.evaluations[-1].result
+
+    @property
+    def folder(self) -> RunFolder:
+        """The exploration's or the adaptation's."""
+        return self.evaluations[-1].folder
 
     @property
     def label(self) -> str:
-        """The run, and the adaptation's folder where that has another name than its task."""
-        return f"{self.explored.label}, adapt/{self.folder}" if self.folder not in ("", self.task) else self.explored.label
+        """The run, and the adaptation's folder where it is not the task's own."""
+        usual = self.folder.kind == "explore" or self.folder.path.name == self.last.task
+        return self.explored.label + ("" if usual else f", adapt/{self.folder.path.name}")
+
+    @property
+    def how(self) -> str:
+        """The protocol, with the number of episodes where the task's policy collected some."""
+        shots = self.evaluations[-1].shots
+        return f"{self.last.protocol}, {shots} episodes" if shots else self.last.protocol
+
+    @property
+    def paper(self) -> dict[str, float]:
+        """The paper's scores of the same method, and of Plan2Explore where that is another."""
+        found = paper_scores(self.last.task, PAPER_TABLE[self.last.protocol][0])
+        return {name: found[name] for name in METHODS if name in (self.last.method, "plan2explore") and name in found}
 
 
 def find_scores(explored: Explored) -> list[Scored]:
-    """All evaluations of a run and of what was adapted from it."""
-    found = _by_task(explored, lines_of(explored.run.folder), PROBE, 0.0, 0)
-    for folder in explored.adaptations:
-        snapshot, shots = folder.settings.get("snapshot"), shots_of(folder)
-        before = float(snapshot) if snapshot is not None and is_number(snapshot) else 0.0
-        found += _by_task(explored, lines_of(folder), FEW_SHOT if shots else OFFLINE, before, shots, folder.path.name)
-    return found
+    """All evaluations of a run and of what was adapted from it, by task and adaptation."""
 
-
-def _by_task(
-    explored: Explored, lines: list[dict[str, Any]], protocol: str, before: float, shots: int, folder: str = ""
-) -> list[Scored]:
-    tasks = dict.fromkeys(line["task"] for line in lines)
-    return [
-        Scored(explored, task, protocol, before, shots, [line for line in lines if line["task"] == task], folder)
-        for task in tasks
-    ]
+    groups: dict[tuple[Path, str], list[Evaluation]] = {}
+    for each in evaluations_of(explored.run.folder):
+        if each.result.protocol in PAPER_TABLE:
+            groups.setdefault((each.folder.path, each.result.task), []).append(each)
+    return [Scored(explored, group) for group in groups.values()]
 
 
 def scores(every: Sequence[Explored]) -> Markup:
-    """The last evaluation of everything as a table, and all of them as curves, a figure for each task."""
+    """The last evaluation of everything as bars and a table, and all of them as curves, a figure for each task."""
     found = [scored for explored in every for scored in find_scores(explored)]
-    notes = [_unfinished(explored, folder) for explored in every for folder in explored.unfinished]
-    notes += [_without_score(explored, folders) for explored in every if (folders := _not_evaluated(explored))]
+    found.sort(key=lambda each: (each.last.task, each.last.protocol))
+    notes = [note for explored in every for note in _lacking(explored, found)]
     if not found:
-        return join([*notes, missing("Nothing was evaluated: explore with --probe TASK, or adapt the run to a task.")])
+        if not notes:
+            raise Missing("Nothing was evaluated.")
+        return join(notes)
+    tasks = {task: list(each) for task, each in groupby(found, lambda each: each.last.task)}
+    compared = {task: [_bar(group) for group in _by_method(each)] for task, each in tasks.items()}
+    ends = [end for each in compared.values() for bar in each for end in (bar.value, bar.high, bar.mark) if end is not None]
+    drawn = [bars(task, each, max(ends)) for task, each in compared.items()]
+    lines = {task: _lines(task, each) for task, each in tasks.items()}
+    moving = {task: each for task, each in lines.items() if any(len(line.x) > 1 for line in each)}
+    figures = [chart(each, "env steps", "score", task) for task, each in moving.items()]
     head = ("Task", "Run", "How", "Env steps", "Score", "95 % interval", "Episodes", "Paper")
-    rows = [_row(scored) for scored in sorted(found, key=lambda scored: (scored.task, scored.protocol))]
-    lines = {task: _lines(task, found) for task in dict.fromkeys(scored.task for scored in found)}
-    # Where no line has two points, the table says more.
-    drawn = {task: each for task, each in lines.items() if any(len(line.x) > 1 for line in each)}
-    figures = [figure(curves(each, "env steps", "score", named=True), task) for task, each in drawn.items()]
-    note = NOTE + NOTE_ON_PUBLISHED * any(line.quiet for each in drawn.values() for line in each)
-    return join([*notes, table(head, rows), tag("p", note, class_="soft"), grid(figures)])
+    numbers = tag("details", tag("summary", "All scores as a table"), table(head, map(_row, found)))
+    dotted = " Dotted: published curves, shaded by one standard deviation over seeds."
+    note = NOTE + dotted * any(line.quiet for each in moving.values() for line in each)
+    return join([*notes, grid(drawn), tag("p", note, class_="soft"), numbers, grid(figures)])
 
 
-def _unfinished(explored: Explored, folder: RunFolder) -> Markup:
-    task = folder.settings.get("task", "?")
-    return missing(
-        f"{explored.label}: the adaptation to {task} in adapt/{folder.path.name} is unfinished. "
-        "If nothing is running there any more, its adapt command resumes it."
-    )
+def solved(found: Sequence[Scored]) -> tuple[int, int] | None:
+    """How many tasks have a score of `SOLVED`, and how many there are; none outside mazes."""
+    if not found or not all(each.explored.world.startswith(tuple(LAYOUTS)) for each in found):
+        return None
+    best: dict[tuple[int, str], float] = {}
+    for each in found:
+        name = each.explored.number, each.last.task
+        best[name] = max(best.get(name, 0.0), each.last.score)
+    return sum(score >= SOLVED for score in best.values()), len(best)
 
 
-def _not_evaluated(explored: Explored) -> list[RunFolder]:
-    return [folder for folder in explored.adaptations if folder.finished.exists() and not lines_of(folder)]
+def _lacking(explored: Explored, found: Sequence[Scored]) -> list[Markup]:
+    """A sentence for each adaptation that has no score, or has not come to its end."""
+    shown = {each.folder.path for each in found}
+    notes = []
+    for folder in explored.adaptations:
+        name, task = f"adapt/{folder.path.name}", folder.settings.get("task", "?")
+        if not folder.finished.exists():
+            notes.append(f"{explored.label}: the adaptation to {task} in {name} is unfinished; rerun its command to resume.")
+        elif folder.path not in shown:
+            notes.append(f"{explored.label}: without an evaluation, so without a score here: {name}.")
+    return list(map(missing, notes))
 
 
-def _without_score(explored: Explored, folders: Sequence[RunFolder]) -> Markup:
-    names = ", ".join(f"adapt/{folder.path.name}" for folder in folders)
-    return missing(
-        f"{explored.label}: without an evaluation, so without a score here: {names} (adapted with --evaluate-episodes 0, or "
-        "evaluations.jsonl is missing or damaged). plan2explore evaluate FOLDER plays such a policy and prints its scores."
-    )
+def _by_method(found: Sequence[Scored]) -> list[list[Scored]]:
+    """Seeds of one method and protocol together; a run's own adaptations apart."""
+    groups: dict[tuple[str, ...], list[Scored]] = {}
+    for each in found:
+        usual = each.folder.kind == "explore" or each.folder.path.name == each.last.task
+        groups.setdefault((each.last.method, each.how, "" if usual else each.label), []).append(each)
+    return list(groups.values())
 
 
-def _row(scored: Scored) -> list[Any]:
-    last = scored.lines[-1]
-    low, high = last["interval"]
-    interval = f"{low:.1f} to {high:.1f}" if len(last["episodes"]) >= FEWEST else "too few episodes"
-    how = f"{scored.protocol}, {scored.shots} episodes" if scored.shots else scored.protocol
+def _bar(group: Sequence[Scored]) -> Bar:
+    first, values = group[0], [each.last.score for each in group]
+    low, high = first.evaluations[-1].interval or (None, None)
+    label, mark = f"{first.label}, {first.how}", first.paper.get(first.last.method)
+    if len(group) > 1:
+        low, high, label = min(values), max(values), f"{first.explored.method}, {first.how}, {len(group)} runs"
+    return Bar(label, float(np.mean(values)), low, high, first.explored.number, mark)
+
+
+def _row(scored: Scored) -> list[object]:
+    last, interval = scored.last, scored.evaluations[-1].interval
+    steps = PAPER_TABLE[last.protocol][1]
+    paper = "; ".join(f"{score:.0f} ({name}, {steps})" for name, score in scored.paper.items())
     return [
-        scored.task, scored.label, how, f"{scored.before + last['env_steps']:,.0f}",
-        tag("strong", f"{last['mean']:.1f}"), interval, len(last["episodes"]), _paper(scored),
+        last.task, scored.label, scored.how, f"{last.env_steps:,}", tag("strong", f"{last.score:.1f}"),
+        f"{interval[0]:.1f} to {interval[1]:.1f}" if interval else "too few episodes",
+        last.episodes, paper or "not in the paper's table",
     ]  # fmt: skip
-
-
-def _paper(scored: Scored) -> str:
-    """The paper's score of the same method, and of Plan2Explore where that is another."""
-    number, steps = PAPER_TABLE[scored.protocol]
-    found = paper_scores(scored.task, number)
-    shown = [name for name in METHODS if name in (scored.explored.method, "plan2explore") and name in found]
-    return "; ".join(f"{found[name]:.0f} ({name}, {steps})" for name in shown) or "not in the paper's table"
 
 
 def _lines(task: str, found: Sequence[Scored]) -> list[Line]:
     """Scores of a task over env steps: every run's, and what was published."""
-    lines = [_line(scored, number) for number, scored in enumerate(s for s in found if s.task == task)]
+    lines = [_line(scored, number) for number, scored in enumerate(found)]
     furthest = max(max(line.x) for line in lines)
     for method in ("plan2explore", "dreamer"):
         # Only as far as the curves here make comparable: a short run would be a dot in the corner otherwise.
@@ -134,12 +162,8 @@ def _lines(task: str, found: Sequence[Scored]) -> list[Line]:
 
 
 def _line(scored: Scored, number: int) -> Line:
-    x = [scored.before + line["env_steps"] for line in scored.lines]
-    low, high = ([_end(line, side) for line in scored.lines] for side in (0, 1))
-    label = f"{scored.label}, {scored.protocol}"
-    return Line(label, x, [line["mean"] for line in scored.lines], low, high, colour=number)
-
-
-def _end(line: dict[str, Any], side: int) -> float:
-    """An end of the shade around an evaluation; none where its episodes are too few for an interval."""
-    return line["interval"][side] if len(line["episodes"]) >= FEWEST else float("nan")
+    results = [each.result for each in scored.evaluations]
+    low, high = zip(*(each.interval or (np.nan, np.nan) for each in scored.evaluations), strict=True)
+    x, y = [each.env_steps for each in results], [each.score for each in results]
+    group = f"{scored.explored.method}, {scored.how}"
+    return Line(f"{scored.label}, {scored.how}", x, y, low, high, colour=number, group=group)

@@ -22,6 +22,22 @@ from .files import append_line, drop_later
 from .folder import RunError, RunFolder
 
 RESERVED = {"env_steps", "time"}
+TAGS = {
+    "coverage": "explore/coverage",
+    "episodes": "explore/episodes",
+    "intrinsic/mean": "explore/intrinsic_mean",
+    "intrinsic/reward": "explore/intrinsic_reward",
+    "update": "time/updates",
+}
+"""Names for TensorBoard and Weights & Biases, which show a group for each first part; see `tag_of` for the others."""
+
+
+def tag_of(name: str) -> str:
+    """A metric's name in TensorBoard and Weights & Biases: below explore/, eval/, time/ or train/."""
+    head, _, task = name.partition("/")
+    if head in ("score", "evaluation"):
+        return f"eval/{task}/{'score' if head == 'score' else 'video'}"
+    return TAGS.get(name, f"train/{name}")
 
 
 class Metrics:
@@ -40,6 +56,7 @@ class Metrics:
         self._events = _EventFile(folder.tensorboard, resume_at)
         self._encoder = ThreadPoolExecutor(1, thread_name_prefix="films")
         self._films: deque[QueuedFilm] = deque()
+        self._last: tuple[float, int, float] | None = None
 
     def write(self, env_steps: int, values: Mapping[str, Any]) -> None:
         """Adds one line of numbers. JSON has no word for one that is not finite: it becomes null there."""
@@ -48,23 +65,38 @@ class Metrics:
         numbers = {name: _number(name, value) for name, value in values.items()}
         line: dict[str, Any] = {"env_steps": int(env_steps), "time": round(time.time(), 3)}
         append_line(self.file, line | {name: _finite(number) for name, number in numbers.items()})
-        self._events.scalars(env_steps, numbers)
-        self._log(env_steps, numbers)
+        tagged = {tag_of(name): number for name, number in numbers.items()} | self._speed(env_steps, numbers)
+        self._events.scalars(env_steps, tagged)
+        self._log(env_steps, tagged)
         self._write_films()
+
+    def _speed(self, env_steps: int, numbers: Mapping[str, int | float]) -> dict[str, float]:
+        """Env steps and updates a second since the last line of updates; metrics.jsonl has the times themselves."""
+        if "update" not in numbers:
+            return {}
+        last, self._last = self._last, (time.monotonic(), env_steps, numbers["update"])
+        if last is None or self._last[0] <= last[0]:
+            return {}
+        _, steps, updates = (
+            (now - before) / (self._last[0] - last[0]) for now, before in zip(self._last, last, strict=True)
+        )
+        return {"time/env_steps_per_second": steps, "time/updates_per_second": updates}
 
     def histogram(self, env_steps: int, name: str, values: Any) -> None:
         """How numbers are distributed, those that are not finite left out."""
         flat = np.asarray(values, np.float64).ravel()
         flat = flat[np.isfinite(flat)]
         if flat.size:
-            self._events.histogram(env_steps, name, flat)
+            self._events.histogram(env_steps, tag_of(name), flat)
             if self._wandb:
-                self._log(env_steps, {name: self._wandb.Histogram(flat)})
+                self._log(env_steps, {tag_of(name): self._wandb.Histogram(flat)})
 
     def video(self, env_steps: int, name: str, frames: np.ndarray, fps: float) -> None:
         """A moving picture, of `frames` uint8 (time, height, width, 3): a thread encodes it, and a later call writes it."""
         check_film(frames)
-        self._films.append(QueuedFilm(env_steps, name, frames.shape[1:3], self._encoder.submit(encode_gif, frames, fps)))
+        self._films.append(
+            QueuedFilm(env_steps, tag_of(name), frames.shape[1:3], self._encoder.submit(encode_gif, frames, fps))
+        )
 
     def _write_films(self, wait: bool = False) -> None:
         """Writes those that are encoded, in their order; or all, when they are."""
@@ -95,9 +127,7 @@ class Metrics:
     def __enter__(self) -> "Metrics":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
     def _log(self, env_steps: int, values: Mapping[str, Any]) -> None:

@@ -19,11 +19,11 @@ from plan2explore.runs.metrics import Metrics
 pytestmark = pytest.mark.xdist_group("phases")
 SIZE = 16
 EVALUATED = (2000, 4000, 5000)
-PLAYED = {(f"evaluation/{task}", steps) for task in TASKS for steps in EVALUATED}
+PLAYED = {(f"eval/{task}/video", steps) for task in TASKS for steps in EVALUATED}
 
 
 def histograms_at(*steps):
-    return {("intrinsic/reward", each) for each in steps}
+    return {("explore/intrinsic_reward", each) for each in steps}
 
 
 def explore_pixels(path, steps=3000):
@@ -51,13 +51,13 @@ def test_images_of_an_episode_are_drawn_again_from_its_seed(from_pixels):
 
 def test_pictures_come_with_predictions(from_pixels):
     pictures = shown(from_pixels.folder.tensorboard, "image")
-    names = [f"evaluation/{task}" for task in TASKS] + ["model/open_loop"]
+    names = [f"eval/{task}/video" for task in TASKS] + ["train/model/open_loop"]
     assert pictures.keys() == {(name, steps) for name in names for steps in (2000, 3000)}
     for (name, _), picture in pictures.items():
-        if name != "model/open_loop":
+        if name != "train/model/open_loop":
             assert frames_of(picture).shape == (FRAMES - 1, SIZE, SIZE, 3)
     for steps, episode in zip((2000, 3000), list(from_pixels.episodes())[1:], strict=True):
-        frames = frames_of(pictures["model/open_loop", steps])
+        frames = frames_of(pictures["train/model/open_loop", steps])
         assert frames.shape == (FRAMES, SIZE, 3 * SIZE, 3)
         true, imagined, difference = np.split(frames.astype(int), 3, axis=2)
         assert np.abs(true - episode.image).max() < 16, "the newest episode, as it was"
@@ -84,7 +84,7 @@ def test_proprioception_has_no_predicted_pictures(overlapped, taken_in_turn):
 def test_adaptations_show_what_they_do(adapted, few_shot):
     for policy, last in ((adapted[0], 0), (few_shot[0], 2000)):
         folder = RunFolder.open(policy.path).tensorboard
-        assert (f"evaluation/{TASKS[0]}", last) in shown(folder, "image")
+        assert (f"eval/{TASKS[0]}/video", last) in shown(folder, "image")
         assert not shown(folder, "histo"), "the task's policy has no intrinsic reward"
 
 
@@ -103,7 +103,7 @@ def test_films_of_long_episodes_leave_frames_out_and_keep_their_time(tmp_path):
         show_episode(metrics, Scores("walk", (1.0,), 70, frames), fps=40.0)
         show_episode(metrics, Scores("stand", (1.0,), 70), fps=40.0)
     ((name, picture),) = shown(folder.tensorboard, "image").items()
-    assert name == ("evaluation/walk", 70)
+    assert name == ("eval/walk/video", 70)
     found = frames_of(picture)
     assert len(found) == MOST_FRAMES and np.abs(found[-1].astype(int) - frames[496]).max() < 16
     assert Image.open(io.BytesIO(picture.encoded_image_string)).info["duration"] == 100  # milliseconds: every fourth of 40

@@ -12,7 +12,7 @@ if PROGRAM is None:  # one line for all of them
 pytestmark = pytest.mark.slow
 
 FIGURES = """[...document.querySelectorAll('figure')].map(figure => {
-  const shown = figure.querySelector('svg, img, video'), box = shown.getBoundingClientRect();
+  const shown = figure.querySelector('svg, img, video, canvas'), box = shown.getBoundingClientRect();
   return {kind: shown.tagName.toLowerCase(), width: box.width, height: box.height, right: box.right,
           loaded: shown.tagName === 'IMG' ? shown.complete && shown.naturalWidth > 0 : true,
           caption: figure.querySelector('figcaption').innerText};
@@ -48,7 +48,7 @@ def test_everything_is_shown(browser, page_of_both, window):
     browser.complaints.clear()
     browser.open(page_of_both, **window)
     figures = browser.run(FIGURES)
-    assert {"svg", "img", "video"} == {figure["kind"] for figure in figures}
+    assert {"svg", "img", "video", "canvas"} == {figure["kind"] for figure in figures}
     for figure in figures:
         assert figure["loaded"] and figure["width"] > 60 and figure["height"] > 60 and figure["caption"], figure
         assert figure["right"] <= window["width"], figure
@@ -62,7 +62,7 @@ def test_films_play(browser, page_of_both):
     browser.complaints.clear()
     browser.open(page_of_both)
     films = browser.run(PLAY)
-    assert len(films) == 8
+    assert len(films) == 10
     for film in films:
         assert film["ready"] >= 2 and film["time"] >= 0.1 and film["width"] >= 128 and film["muted"], film
     assert browser.complaints == []
@@ -80,6 +80,60 @@ def test_ink_and_paper_are_far_apart(browser, page_of_both, dark):
     browser.open(page_of_both, dark=dark)
     ink, paper = (sum(map(int, colour[colour.index("(") + 1 : -1].split(",")[:3])) for colour in browser.run(INK_AND_PAPER))
     assert (ink > paper) == dark and abs(ink - paper) > 400
+
+
+POINTER = """(target, kind, x, y) => target.dispatchEvent(
+  new PointerEvent(kind, {clientX: target.getBoundingClientRect().left + x, clientY: target.getBoundingClientRect().top + y,
+    pointerType: 'mouse', bubbles: true}))"""
+LOSS = """[...document.querySelectorAll('figure')].find(each => each.innerText.includes('(model/loss)'))
+  .querySelector('.chart')"""
+
+
+def test_a_chart_is_read_off_zoomed_and_its_lines_hidden(browser, page_of_both):
+    browser.complaints.clear()
+    browser.open(page_of_both)
+    browser.run(f"window.chart = {LOSS}; window.svg = chart.querySelector('svg'); window.point = {POINTER}; 0")
+    browser.run("point(svg, 'pointermove', svg.clientWidth - 13, 100)")
+    told = browser.run("chart.querySelector('.tip').innerText")
+    assert "3k env steps" in told and "2.25 first (plan2explore)" in told and "2.25 second (random)" in told
+    ticks = "[...chart.querySelectorAll('text[text-anchor=middle]')].map(each => each.textContent)"
+    whole = browser.run(ticks)
+    for kind, x in (("down", 200), ("move", 300), ("up", 300)):
+        browser.run(f"point(svg, 'pointer{kind}', {x}, 100)")
+    assert browser.run(ticks) != whole
+    browser.run("svg.dispatchEvent(new MouseEvent('dblclick'))")
+    assert browser.run(ticks) == whole
+    lines = "chart.querySelectorAll('svg svg path').length"
+    assert browser.run(lines) == 2
+    browser.run("chart.querySelector('.name').click()")
+    assert browser.run(lines) == 1
+    assert browser.complaints == []
+
+
+def test_smoothing_and_seeds_change_every_chart(browser, small_runs, tmp_path):
+    browser.complaints.clear()
+    browser.open(write_report([small_runs[0], make_run(tmp_path / "seed", seed=3), small_runs[1]], tmp_path / "page.html"))
+    browser.run(f"window.chart = {LOSS}; window.path = () => chart.querySelector('svg svg path').getAttribute('d'); 0")
+    rough = browser.run("path()")
+    browser.run("window.slide = document.querySelector('.curves-controls input'); slide.value = 0.9; slide.oninput()")
+    assert browser.run("path()") != rough
+    assert browser.run("chart.querySelectorAll('.name').length") == 3
+    browser.run("document.querySelector('.curves-controls input[type=checkbox]').click()")
+    names = browser.run("[...chart.querySelectorAll('.name')].map(each => each.innerText)")
+    assert len(names) == 2 and "plan2explore, mean of 2" in names[0]
+    assert browser.complaints == []
+    browser.open(write_report([small_runs[0], small_runs[1]], tmp_path / "page.html"))  # no method has two seeds
+    assert browser.run("document.querySelectorAll('.curves-controls input[type=checkbox]').length") == 0
+
+
+def test_the_map_fills_as_the_run_goes_on(browser, page_of_both):
+    browser.open(page_of_both)
+    filled = """(() => { const canvas = document.querySelector('.player canvas');
+      const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+      return data.filter((value, index) => index % 4 === 3 && value).length; })()"""
+    every = browser.run(filled)
+    browser.run("window.slide = document.querySelector('.player input'); slide.value = 10; slide.oninput()")
+    assert 0 < browser.run(filled) < every
 
 
 def test_a_hostile_name_runs_nothing(browser, tmp_path):

@@ -1,5 +1,8 @@
 """Coverage counts the cells that were visited, and coordinates have the names of the world."""
 
+import base64
+import json
+import re
 import shutil
 from types import SimpleNamespace
 from typing import Any
@@ -12,16 +15,16 @@ from plan2explore.replay.files import save_episode
 from plan2explore.report.coordinates import PAIRS, coordinates_of, proprio_names
 from plan2explore.report.coverage import (
     CELLS,
+    FRAMES,
     Visited,
     cells_of,
     coverage,
     edges_of,
-    entropy,
+    first_visits,
     growth,
     number_cells,
     parts_of,
     read_visited,
-    visits,
 )
 from plan2explore.report.explored import open_runs
 from plan2explore.report.html import text as text_of
@@ -32,16 +35,27 @@ def visited(values: Any) -> Visited:
     return Visited(SimpleNamespace(), values, 2.0 * np.arange(len(values)))  # type: ignore[arg-type]
 
 
-def test_entropy():
-    assert entropy(np.array([7, 0, 0])) == 0
-    assert entropy(np.array([3, 3, 3, 3, 0])) == pytest.approx(2)
-    assert entropy(np.array([9, 1])) < 0.5
-
-
-def test_visits_count_every_state_once():
+def test_visits_count_every_state_once_and_know_the_first():
     values = np.array([[0.0, 0.0], [0.99, 0.0], [1.0, 1.0], [5.0, 1.0]])  # the last lies beyond: it counts to the edge
-    counts = visits(values, np.array([[0.0, 0.0], [1.0, 1.0]]))
+    found = first_visits(values, np.array([0, 2, 4, 6]), np.array([[0.0, 0.0], [1.0, 1.0]]))
+    first, counts = (each.reshape(CELLS, CELLS) for each in found)  # across, up
     assert counts[0, 0] == 1 and counts[CELLS - 1, 0] == 1 and counts[CELLS - 1, CELLS - 1] == 2 and counts.sum() == 4
+    assert first[0, 0] == 0 and first[CELLS - 1, 0] == 2 and first[CELLS - 1, CELLS - 1] == 4
+    assert np.isnan(first).sum() == CELLS**2 - 3
+
+
+def test_the_animation_shows_a_cell_from_its_first_visit_on(small_runs):
+    shown = coverage(open_runs(small_runs[:1])[0])
+    (steps,) = (json.loads(each) for each in re.findall(r'data-steps="([^"]+)"', shown))
+    assert steps[0] == 0 and steps[-1] == 3000 and len(steps) == FRAMES
+    coordinates, seen = read_visited(open_runs(small_runs[:1])[0][0])
+    edges = edges_of([seen])
+    columns = [coordinates.names.index(name) for name in coordinates.pairs("cartpole")[0]]
+    frames = np.frombuffer(base64.b64decode(re.findall(r'data-first="([^"]+)"', shown)[0]), np.uint8)
+    for frame in (0, 20, FRAMES - 1):
+        before = seen.values[seen.env_steps <= steps[frame]][:, columns]
+        visited_by_then = {tuple(cell) for cell in cells_of(before, edges[:, columns], CELLS)}
+        assert {divmod(int(cell), CELLS) for cell in np.flatnonzero(frames <= frame)} == visited_by_then
 
 
 def test_edges_forget_single_wild_states_and_keep_an_even_coordinate():
@@ -64,11 +78,9 @@ def test_growth_rises_with_new_cells_only():
     there = np.tile([[0.1, 0.1], [0.9, 0.9]], (100, 1))
     anywhere = np.random.default_rng(0).uniform(0, 1, (200, 2))
     found = growth(visited(np.concatenate([there, anywhere])), np.array([[0, 0], [1, 1]]))
-    half = found.env_steps <= 398
-    assert found.cells[0] == 1 and set(found.cells[half][1:]) == {2} and found.cells[-1] > 100
-    assert (np.diff(found.cells) >= 0).all() and found.entropy[half][-1] == pytest.approx(1, abs=0.01)
-    cells, bits = found.at(398)
-    assert cells >= 2 and bits >= 0.99
+    env_steps, cells = found
+    half = env_steps <= 398
+    assert cells[0] == 1 and set(cells[half][1:]) == {2} and cells[-1] > 100 and (np.diff(cells) >= 0).all()
 
 
 @pytest.mark.parametrize("world", ["cartpole", "cheetah_run", "finger", "quadruped", "point_mass"])
@@ -132,8 +144,8 @@ def test_runs_with_the_same_body_are_compared(small_runs, tmp_path):
     for number in range(3):
         save_episode(other / "episodes" / f"{number:06}.npz", record_random("cartpole_balance", size=8, action_repeat=25))
     shown = coverage(open_runs([*small_runs, other])[0], [("slider", "hinge_1"), ("slider", "tail")])
-    assert shown.count("<h3>cartpole</h3>") == 1 and shown.count("hinge_1 over slider, ") == 3
-    assert text_of("has no coordinate 'tail'") in shown and "slider velocity over" not in shown
+    assert shown.count("<h3>cartpole</h3>") == 1 and len(re.findall(r"hinge_1 \([^)]*\) over slider \(", shown)) == 3
+    assert text_of("has no coordinate 'tail'") in shown and "slider velocity (" not in shown
 
 
 def test_all_states_of_a_run_are_read(small_runs):

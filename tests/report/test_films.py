@@ -7,7 +7,7 @@ import pytest
 from small_run import TASK
 
 from plan2explore.report.explored import open_runs
-from plan2explore.report.films import PageFilm, adaptation_films, encode, show_films, shrink, stored_films
+from plan2explore.report.films import PageFilm, adaptation_films, encode, films_of, show_films, shrink, stored_films
 from plan2explore.report.pictures import write_video
 
 FRAMES = np.random.default_rng(0).integers(0, 255, (30, 32, 32, 3), np.uint8)
@@ -23,7 +23,7 @@ def test_a_film_gets_smaller_until_it_fits():
 
 def test_a_stored_film_is_taken_as_it_is_or_shrunk(tmp_path):
     file = write_video(tmp_path / "a.mp4", FRAMES.repeat(4, 0), 10)
-    (film,) = stored_films(tmp_path, "run: {}".format)
+    (film,) = stored_films(tmp_path, "task", "run: {}".format)
     size = file.stat().st_size
     assert film.caption == "run: a" and film.make(size) == file.read_bytes()
     assert len(film.make(size - 1)) < size
@@ -34,7 +34,7 @@ def test_a_stored_film_is_taken_as_it_is_or_shrunk(tmp_path):
 def test_what_is_no_film_is_said(tmp_path):
     (tmp_path / "a.mp4").write_bytes(b"#EXTM3U\nfile:///etc/passwd\n")
     (tmp_path / "b.mp4").mkdir()
-    page = show_films(stored_films(tmp_path, "run: {}".format), 10**6)
+    page = show_films(stored_films(tmp_path, "task", "run: {}".format), 10**6)
     assert "run: a: left out. It is damaged" in page and "run: b: left out" in page and "<video" not in page
 
 
@@ -45,7 +45,7 @@ def test_films_share_the_room():
         asked.append(limit)
         return b"x" * min(limit, 3000)
 
-    page = show_films([PageFilm(str(number), make) for number in range(3)], 40_000)
+    page = show_films([PageFilm("group", str(number), make) for number in range(3)], 40_000)
     assert page.count("<video") == 3 and asked[0] == 40_000 // 3 * 3 // 4 and asked[2] > asked[0]
     assert 12_000 < len(page) < 14_000
 
@@ -65,3 +65,10 @@ def test_captions_say_what_is_shown(small_runs, tmp_path):
         f"{TASK}, zero-shot from env step 3,000", f"{TASK}, zero-shot from env step 3,000, other",
         f"{TASK}, few-shot (20 episodes) from env step 3,000",
     ]  # fmt: skip
+
+
+def test_policies_of_a_task_stand_side_by_side(small_runs):
+    page = films_of(open_runs(small_runs)[0], 10**7)
+    policies, first, second = page.split("<h3>Exploration: ")
+    assert policies.count("<h3>") == 1 and f"<h3>{TASK}</h3>" in policies and policies.count("<video") == 2
+    assert first.startswith("first (plan2explore)</h3>") and first.count("<video") == second.count("<video") == 3

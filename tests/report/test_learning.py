@@ -1,19 +1,32 @@
-"""Curves of learning: what came after a steep beginning can be seen, and what is outside the axes is told."""
+"""Curves of learning: a line for each run that has the metric."""
 
 import shutil
 
-from plan2explore.report.explored import open_runs
-from plan2explore.report.learning import learning
-from plan2explore.runs.files import append_line
+import pytest
+
+from plan2explore.report.explored import Missing, open_runs
+from plan2explore.report.learning import learning, metric_lines
 
 
-def test_a_beginning_that_is_outside_the_axes_is_told(small_runs, tmp_path):
-    path = shutil.copytree(small_runs[0], tmp_path / "copy")
-    assert "Outside the axes" not in learning(open_runs([path])[0])
-    (path / "metrics.jsonl").unlink()
-    for number in range(20):
-        losses = {"model/loss": 1500.0 if number == 0 else 4.0 - 0.1 * number, "model/kl": 3.0 - 0.1 * number}
-        append_line(path / "metrics.jsonl", {"env_steps": 1000 * number, "time": 1.0, **losses})
-    shown = learning(open_runs([path])[0])
-    assert "The world model&#x27;s loss. Outside the axes: 1 point (1.5k)</figcaption>" in shown
-    assert shown.count("Outside the axes") == 1
+def test_a_metric_of_several_runs_is_one_chart(small_runs):
+    every, _ = open_runs(small_runs)
+    first, second = metric_lines(every, "model/loss")
+    assert (list(first.x), list(first.y)) == ([750, 1500, 2250, 3000], [9.0, 4.5, 3.0, 2.25])
+    assert (first.group, second.group, first.colour, second.colour) == ("plan2explore", "random", 0, 1)
+    shown = learning(every)
+    assert shown.count("data-chart") == 5 and "Loss of the world model (model/loss)" in shown
+
+
+def test_metrics_of_version_0_1_are_read_under_their_names_of_today(small_runs, tmp_path):
+    run = shutil.copytree(small_runs[0], tmp_path / "run")
+    (run / "metrics.jsonl").write_text((run / "metrics.jsonl").read_text().replace('"intrinsic/', '"novelty/'))
+    older, today = (metric_lines(open_runs([each])[0], "intrinsic/loss") for each in (run, small_runs[0]))
+    assert list(older[0].y) == list(today[0].y) == [3.0, 1.5, 1.0, 0.75]
+
+
+def test_a_run_without_metrics_has_no_curves(small_runs, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "run.json").write_bytes((small_runs[0] / "run.json").read_bytes())
+    with pytest.raises(Missing):
+        learning(open_runs([run])[0])

@@ -11,11 +11,15 @@ def test_a_row_says_state_steps_and_last_scores(tmp_path):
     run = RunFolder.open(make_run(tmp_path / "mine", method="random"))
     path, env, method, seed, state, steps, scores = row_of(run)
     assert (path, env, method, seed) == (str(tmp_path / "mine"), "cartpole", "random", "0")
-    assert state in ("finished", "stopped") and steps.endswith("of 3,000")
+    assert state in ("finished", "stopped") and steps == "3,000"
     assert f"{TASK} " in scores and "(zero-shot probe)" in scores and "(zero-shot offline)" in scores
+    (run.evaluations_file).unlink()
+    assert row_of(run)[6] == f"{TASK} 127"
+    run.change_settings(run.settings | {"goal": 9000})
+    assert row_of(run)[5] == "3,000 of 9,000"
     with run.lock():
         assert row_of(run)[4] == "running"
-    assert row_of(run)[4] == state
+    assert row_of(run)[4] == "stopped"
 
 
 def test_runs_are_found_three_folders_down_and_damaged_ones_are_named(tmp_path, capsys, monkeypatch):

@@ -1,6 +1,7 @@
 """The page shows all that a run has, says what it lacks, and lets nothing of a run's files become markup."""
 
 import hashlib
+import json
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -14,6 +15,8 @@ import plan2explore
 from plan2explore.cli import main
 from plan2explore.replay.files import EpisodeFolder
 from plan2explore.report import films, page
+from plan2explore.report.explored import open_runs
+from plan2explore.report.headline import headline
 from plan2explore.report.page import write_report
 from plan2explore.runs.files import append_line
 from plan2explore.runs.folder import RunError, RunFolder
@@ -27,12 +30,14 @@ class Elements(HTMLParser):
         self.count: Counter[str] = Counter()
         self.attributes: set[str] = set()
         self.sources: list[str] = []
+        self.charts: list[dict] = []
         self.words = ""
         self.feed(file.read_text())
 
     def handle_starttag(self, tag, attrs):
         self.count[tag] += 1
         self.attributes |= {name for name, _ in attrs}
+        self.charts += [json.loads(value) for name, value in attrs if name == "data-chart" and value]
         self.sources += [value for name, value in attrs if name in ("src", "href") and value and not value.startswith("#")]
 
     def handle_data(self, data):
@@ -48,12 +53,13 @@ def test_a_page_compares_runs(page_of_both):
     found = Elements(page_of_both)
     for words in ("127.0", "zero-shot offline", "760 (plan2explore, 3.5M)", "first (plan2explore)", "second (random)"):
         assert words in found.words, words
-    for words in ("cells of the whole state", "slider", "hinge_1 velocity", "episode 0", "peaks", "true, imagined"):
+    for words in ("cells of the whole state", "slider", "hinge_1 velocity", "Episode 0", "its peaks", "True, imagined"):
         assert words in found.words, words
-    assert found.count["video"] == 2 * (3 + 1)
-    # Scores 1; coverage 2, and 3 pairs of each run; curiosity 1; open loop 1 + 5 of each run; learning 5 metrics.
-    assert found.count["svg"] == 1 + 2 + 6 + 1 + 12 + 5
-    assert "random has no intrinsic reward" in found.words
+    assert found.count["video"] == 2 * (3 + 1 + 1)  # of each run: episodes, the policy, the prediction
+    # Scores 1; coverage 1; curiosity 2; open loop 1 + 5 of each run; learning 5 metrics.
+    assert len(found.charts) == 1 + 1 + 2 + 12 + 5
+    assert found.count["canvas"] == 2 * 3  # a map of each pair and run
+    assert "no intrinsic reward" not in found.words  # what random exploration lacks is left out
     assert page_of_both.stat().st_size < 20_000_000
     assert all(source.startswith("data:") for source in found.sources)
 
@@ -93,7 +99,7 @@ def test_names_cannot_become_markup(tmp_path):
     found = Elements(write_report([run], tmp_path / "page.html"))
     assert found.count["script"] == 1 and not found.count["b"]
     assert not {"onerror", "onclick"} & found.attributes
-    assert found.words.count("onerror=alert(1)") > 5
+    assert found.words.count("onerror=alert(1)") > 5 and any("<img src=x" in line["label"] for line in lines_of(found))
 
 
 def test_damaged_pieces_are_said_and_the_rest_is_shown(small_runs, tmp_path):
@@ -114,13 +120,18 @@ def test_damaged_pieces_are_said_and_the_rest_is_shown(small_runs, tmp_path):
     assert "zero-shot offline" in found.words and "cells of the whole state" in found.words and "model/loss" in found.words
 
 
+def lines_of(found: Elements) -> list[dict]:
+    return [line for chart in found.charts for line in chart["lines"]]
+
+
 def test_an_empty_run_has_a_page(small_runs, tmp_path):
     run = tmp_path / "empty"
     run.mkdir()
     shutil.copy(small_runs[0] / "run.json", run)
-    words = Elements(write_report([run])).words
-    for expected in ("has no whole episode", "Nothing was evaluated", "no metrics", "no episode and no film"):
-        assert expected in words, expected
+    found = Elements(write_report([run]))
+    assert found.count["h2"] == 1 and "What was run" in found.words
+    assert "plan2explore in cartpole, 0 env steps." in found.words
+    assert "could not be shown" not in found.words  # what has nothing to say is left out
 
 
 def test_settings_that_cannot_be_read_are_said(small_runs, tmp_path):
@@ -162,9 +173,27 @@ def test_a_world_whose_module_is_not_here_is_shown_all_the_same(tmp_path, caplog
     for number, episode in list(episodes.load_all()):
         episodes.save(number, replace(episode, world=world))
     found = Elements(write_report(run))
-    for words in (world, "observation 0", "127.0", "peaks", "true, imagined"):
+    for words in (world, "observation 0", "127.0", "peaks", "True, imagined"):
         assert words in found.words, words
-    assert found.count["video"] == 4 and not caplog.records
+    assert found.count["video"] == 5 and not caplog.records
+
+
+def test_the_headline_says_what_happened(page_of_both, small_runs, tmp_path):
+    first = f"plan2explore in cartpole, 3,000 env steps: last scores: {TASK} 127 (random {TASK} 127)."
+    assert f"<h1>{first}</h1>" in page_of_both.read_text()
+    runs = [shutil.copytree(run, tmp_path / run.name) for run in small_runs]
+    for run, share, scored in zip(runs, (0.97, 0.41), (501.0, 499.0), strict=True):
+        (run / "run.json").write_text((run / "run.json").read_text().replace('"world": "cartpole"', '"world": "maze_u"'))
+        append_line(run / "metrics.jsonl", {"env_steps": 3000, "time": 1.0, "coverage": share})
+        score(RunFolder.open(run), TASK, [scored] * 3, 3000)
+        score(RunFolder.open(run), "maze_u_goal_n", [5.0] * 3, 3000)
+    assert str(headline(open_runs(runs)[0])) == (
+        "plan2explore in maze_u, 3,000 env steps: visited 97% of the maze (random 41%); "
+        "1 of 2 tasks solved (random 0 of 2), with a score of 500 or more."
+    )
+    shutil.copytree(runs[0], tmp_path / "third")
+    every = open_runs([*runs, tmp_path / "third"])[0]
+    assert "3,000 env steps, 2 runs: visited 97% of the maze" in headline(every) and "2 of 4 tasks solved" in headline(every)
 
 
 def test_scores_come_first_and_settings_are_folded(page_of_both):
@@ -176,7 +205,8 @@ def test_a_page_stays_below_its_limit(small_runs, tmp_path, monkeypatch):
     monkeypatch.setattr(page, "LARGEST", 1_000)
     monkeypatch.setattr(films, "shrink", lambda file, limit: (_ for _ in ()).throw(ValueError("There is no room for it.")))
     found = Elements(write_report([small_runs[0]], tmp_path / "page.html"))
-    assert not found.count["video"] and found.words.count("There is no room for it") == 4
+    assert found.count["video"] == 1  # the prediction's, which has a limit of its own
+    assert found.words.count("There is no room for it") == 4
 
 
 def test_it_has_a_public_name():

@@ -1,18 +1,17 @@
 """Scores stand beside the paper's, with intervals, at the env steps that they belong to."""
 
 import html
+import json
+import re
 import shutil
 
 import pytest
 from small_run import TASK, score
 
 from plan2explore.reference import paper_scores
-from plan2explore.report.explored import open_runs
-from plan2explore.report.html import missing
+from plan2explore.report.explored import Missing, open_runs
 from plan2explore.report.scores import find_scores, scores
 from plan2explore.runs.folder import RunFolder
-
-SHADE = "fill-opacity: 0.18"
 
 
 @pytest.fixture
@@ -22,8 +21,16 @@ def copied(small_runs, tmp_path):
 
 def test_probes_and_adaptations_are_found(small_runs):
     probe, offline = find_scores(open_runs(small_runs[:1])[0][0])
-    assert (probe.task, probe.protocol, probe.before, len(probe.lines)) == (TASK, "zero-shot probe", 0, 3)
-    assert (offline.protocol, offline.before, offline.lines[0]["mean"]) == ("zero-shot offline", 3000, 127.0)
+    assert (probe.last.task, probe.last.protocol, len(probe.evaluations)) == (TASK, "zero-shot probe", 3)
+    assert (offline.last.protocol, offline.last.env_steps, offline.last.score) == ("zero-shot offline", 3000, 127.0)
+
+
+def test_dreamers_own_task_is_supervised_in_the_report_too(copied):
+    text = (copied / "run.json").read_text()
+    (copied / "run.json").write_text(text.replace('"objective": "plan2explore"', '"objective": "dreamer"'))
+    shown = scores(open_runs([copied])[0])
+    assert "supervised" in shown and "zero-shot probe" not in shown
+    assert f"{paper_scores(TASK)['dreamer']:.0f} (dreamer, 3.5M)" in html.unescape(shown)
 
 
 def test_adaptations_to_one_task_are_told_apart(copied):
@@ -36,7 +43,6 @@ def test_scores_stand_beside_the_papers(small_runs):
     shown = scores(open_runs(small_runs)[0])
     for method in ("plan2explore", "random"):
         assert f"{paper_scores(TASK)[method]:.0f} ({method}, 3.5M)" in shown
-    assert "env steps here, which are those of exploration and of the task's own episodes together." in html.unescape(shown)
     assert ">36.0<" in shown and ">127.0<" in shown and "123.0 to 131.0" in shown
     assert "published plan2explore" not in shown and "Dotted" not in shown  # those curves begin later than these runs end
 
@@ -44,11 +50,26 @@ def test_scores_stand_beside_the_papers(small_runs):
 def test_one_or_two_episodes_have_no_interval(copied):
     score(RunFolder.open(copied), TASK, [30.0, 42.0], 4000)
     shown = scores(open_runs([copied])[0])
-    assert "too few episodes" in shown and "30.0 to 42.0" not in shown and SHADE not in shown
+    assert "too few episodes" in shown and "30.0 to 42.0" not in shown and intervals(shown) == [None] * 4
     for steps in (5000, 6000):
         score(RunFolder.open(copied), TASK, [30.0, 42.0, 42.0], steps)
     shown = scores(open_runs([copied])[0])
-    assert "too few episodes" not in shown and "30.0 to 42.0" in shown and SHADE in shown
+    assert "too few episodes" not in shown and "30.0 to 42.0" in shown and intervals(shown) == [None] * 4 + [30.0] * 2
+
+
+def intervals(shown: str) -> list[float | None]:
+    """The lower ends in the first chart's line of the probe."""
+    (told, *_) = re.findall(r'data-chart="([^"]+)"', shown)
+    return json.loads(html.unescape(told))["lines"][1]["low"]
+
+
+def test_bars_compare_methods_and_put_seeds_together(small_runs, copied):
+    score(RunFolder.open(copied), TASK, [76.0] * 3, 4000)
+    shown = html.unescape(scores(open_runs([*small_runs, copied])[0]))
+    assert "<span>plan2explore, zero-shot probe, 2 runs</span>" in shown and "<span>56.0 (36 to 76)</span>" in shown
+    assert "<span>second (random), zero-shot probe</span>" in shown
+    mark, scale = paper_scores(TASK)["plan2explore"], paper_scores(TASK)["plan2explore"]
+    assert f'<i class="mark" style="left:{100 * mark / scale:.2f}%">' in shown
 
 
 def test_published_curves_are_drawn_where_a_run_comes_near_them(copied):
@@ -79,10 +100,9 @@ def test_an_unfinished_adaptation_is_named(copied):
 
 
 def test_an_adaptation_without_an_evaluation_is_named(copied):
-    shown = scores(open_runs([copied])[0])
-    assert "without an evaluation" not in shown and "one that was written elsewhere (--out) is not shown" in shown
+    assert "without an evaluation" not in scores(open_runs([copied])[0])
     (copied / "adapt" / TASK / "evaluations.jsonl").unlink()
-    sentence = f"copy (plan2explore): without an evaluation, so without a score here: adapt/{TASK} ("
+    sentence = f"copy (plan2explore): without an evaluation, so without a score here: adapt/{TASK}."
     assert sentence in scores(open_runs([copied])[0])
     (copied / "evaluations.jsonl").unlink()  # nothing else was evaluated either
     assert sentence in scores(open_runs([copied])[0])
@@ -91,5 +111,5 @@ def test_an_adaptation_without_an_evaluation_is_named(copied):
 def test_nothing_evaluated(copied):
     (copied / "evaluations.jsonl").unlink()
     shutil.rmtree(copied / "adapt")
-    sentence = "Nothing was evaluated: explore with --probe TASK, or adapt the run to a task."
-    assert scores(open_runs([copied])[0]) == missing(sentence)
+    with pytest.raises(Missing, match="Nothing was evaluated"):
+        scores(open_runs([copied])[0])

@@ -29,7 +29,7 @@ def run(tmp_path) -> RunFolder:
 
 
 def test_a_line_for_each_moment(run):
-    values = {"loss": jnp.asarray(0.5), "score": np.float32(3), "count": np.array([7]), "half": jnp.bfloat16(1.5)}
+    values = {"loss": jnp.asarray(0.5), "rank": np.float32(3), "count": np.array([7]), "half": jnp.bfloat16(1.5)}
     values["yes"] = True
     with Metrics(run) as metrics:
         metrics.write(0, {"loss": 1.0})
@@ -38,14 +38,14 @@ def test_a_line_for_each_moment(run):
     assert first["env_steps"] == 0 and first["loss"] == 1.0 and first["time"] > 1.7e9
     assert list(second)[:2] == ["env_steps", "time"] and second["time"] >= first["time"]
     del second["time"]
-    assert second == {"env_steps": 500, "loss": 0.5, "score": 3.0, "count": 7, "half": 1.5, "yes": 1}
+    assert second == {"env_steps": 500, "loss": 0.5, "rank": 3.0, "count": 7, "half": 1.5, "yes": 1}
     summaries = {
         (event.step, value.tag): value.simple_value
         for event in read_events(run.tensorboard)
         for value in event.summary.value
     }
-    assert summaries == {(0, "loss"): 1.0, (500, "loss"): 0.5, (500, "score"): 3.0, (500, "count"): 7.0} | {
-        (500, "half"): 1.5, (500, "yes"): 1.0,
+    assert summaries == {(0, "train/loss"): 1.0, (500, "train/loss"): 0.5, (500, "train/rank"): 3.0} | {
+        (500, "train/count"): 7.0, (500, "train/half"): 1.5, (500, "train/yes"): 1.0,
     }  # fmt: skip
 
 
@@ -59,7 +59,28 @@ def test_numbers_that_are_not_finite_stay_valid_json(run):
     line = json.loads(run.metrics_file.read_text(), parse_constant=refuse)
     assert (line["a"], line["b"], line["c"], line["d"]) == (None, None, None, 2.5)
     values = {value.tag: value.simple_value for value in read_events(run.tensorboard)[-1].summary.value}
-    assert math.isnan(values["a"]) and values["b"] == math.inf
+    assert math.isnan(values["train/a"]) and values["train/b"] == math.inf
+
+
+def test_tensorboard_has_the_groups_of_the_field(run, monkeypatch):
+    clock = iter([10.0, 14.0])
+    values = {"coverage": 0.5, "model/loss": 2.0, "explorer/reward": 1.0, "update": 100}
+    with Metrics(run) as metrics:
+        monkeypatch.setattr(metrics_module.time, "monotonic", lambda: next(clock))
+        metrics.write(1000, values)
+        metrics.write(1000, {"score/walker_walk": 7.0})
+        metrics.write(1800, {"update": 300})
+    lines = read_lines(run.metrics_file)
+    assert lines[0].keys() == {"env_steps", "time", *values} and lines[2].keys() == {"env_steps", "time", "update"}
+    assert [
+        {value.tag: value.simple_value for value in event.summary.value}
+        for event in read_events(run.tensorboard)
+        if event.summary.value
+    ] == [
+        {"explore/coverage": 0.5, "train/model/loss": 2.0, "train/explorer/reward": 1.0, "time/updates": 100.0},
+        {"eval/walker_walk/score": 7.0},
+        {"time/updates": 300.0, "time/env_steps_per_second": 200.0, "time/updates_per_second": 50.0},
+    ]
 
 
 @pytest.mark.parametrize("value", [np.zeros(2), "high", None, np.zeros((0,)), 1j])
@@ -164,13 +185,13 @@ def test_films_come_with_later_lines_and_their_errors_too(run, monkeypatch):
         metrics._films[0].encoded.result()  # it is encoded
         assert films() == []
         metrics.write(2, {"a": 2})
-        assert films() == ["first"]
+        assert films() == ["train/first"]
         monkeypatch.setattr(metrics_module, "encode_gif", lambda *_: 1 / 0)
         metrics.video(3, "broken", frames, 10)
         with pytest.raises(ZeroDivisionError):
             metrics.flush()
         metrics.write(4, {"a": 4})
-    assert films() == ["first"]
+    assert films() == ["train/first"]
 
 
 def test_a_video_moves(run):
@@ -178,12 +199,12 @@ def test_a_video_moves(run):
     for i in range(4):
         frames[i, :, 3 * i : 3 * i + 3] = (250, 20, 20)
     with Metrics(run) as metrics:
-        metrics.video(700, "probe/walk", frames, fps=20)
+        metrics.video(700, "evaluation/walk", frames, fps=20)
         with pytest.raises(ValueError, match="uint8"):
-            metrics.video(700, "probe/walk", frames / 255, fps=20)
+            metrics.video(700, "evaluation/walk", frames / 255, fps=20)
     event = read_events(run.tensorboard)[-1]
     (value,) = event.summary.value
-    assert (event.step, value.tag, value.image.height, value.image.width) == (700, "probe/walk", 8, 12)
+    assert (event.step, value.tag, value.image.height, value.image.width) == (700, "eval/walk/video", 8, 12)
     moving = Image.open(io.BytesIO(value.image.encoded_image_string))
     assert moving.format == "GIF" and moving.n_frames == 4 and moving.info["duration"] == 50
     for i in range(4):
@@ -199,7 +220,7 @@ def test_a_histogram_counts(run):
         metrics.histogram(3, "nothing", [math.nan])
     (value,) = read_events(run.tensorboard)[-1].summary.value
     histogram = value.histo
-    assert value.tag == "actions" and histogram.num == 1000 and sum(histogram.bucket) == 1000
+    assert value.tag == "train/actions" and histogram.num == 1000 and sum(histogram.bucket) == 1000
     assert len(histogram.bucket) == len(histogram.bucket_limit) == 30
     assert histogram.max == pytest.approx(np.nanmax(values)) and histogram.sum == pytest.approx(np.nansum(values))
 
@@ -229,9 +250,9 @@ def test_weights_and_biases_gets_the_same(run, monkeypatch):
         metrics.video(7, "walk", np.zeros((2, 4, 4, 3), np.uint8), 10)
     assert calls[0][1]["id"] == run.id and calls[0][1]["resume"] == "allow" and calls[0][1]["config"] == {"world": "walker"}
     assert [call[1] for call in calls if call[0] == "log"] == [
-        {"env_steps": 5, "loss": 2.0},
-        {"env_steps": 6, "actions": 4},
-        {"env_steps": 7, "walk": ("gif", b"GIF")},
+        {"env_steps": 5, "train/loss": 2.0},
+        {"env_steps": 6, "train/actions": 4},
+        {"env_steps": 7, "train/walk": ("gif", b"GIF")},
     ]
     assert calls[-1] == ("finish",)
 
@@ -257,7 +278,7 @@ def test_the_real_weights_and_biases_keeps_it_without_a_network(run):
     assert len(starts) == 2
     for start in starts:
         (kept,) = start.glob(f"run-{run.id}.wandb")
-        for word in (b"env_steps", b"loss", b"intrinsic/reward", b"evaluation/walk"):
+        for word in (b"env_steps", b"train/loss", b"explore/intrinsic_reward", b"eval/walk/video"):
             assert word in kept.read_bytes()
         (film,) = start.rglob("*.gif")
         assert film.read_bytes()[:3] == b"GIF"

@@ -1,0 +1,104 @@
+"""Charts of a page: numbers that its script draws, so that they can be read off, zoomed, smoothed and put together.
+
+(Plotly would do so as well, but even its smallest bundle is larger than all else on a page that is sent to someone.)
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .html import Markup, figure, tag
+
+MOST_POINTS = 600
+COLOURS = 6
+"""Colours of the page; later lines repeat them, dashed."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve: `low` and `high` are the edges of its shade; `quiet` ones are dotted, `points` have no line.
+
+    Lines of one `group`, such as seeds of a method, can be shown as their mean.
+    """
+
+    label: str
+    x: Any
+    y: Any
+    low: Any = None
+    high: Any = None
+    colour: int = 0
+    quiet: bool = False
+    points: bool = False
+    group: str = ""
+
+
+def chart(lines: Sequence[Line], x: str, y: str, caption: Any) -> Markup:
+    """A figure with curves over env steps, or over anything."""
+    return _figure({"x": x, "y": y, "lines": [_plain(line) for line in lines]}, caption)
+
+
+def cloud(points: np.ndarray, values: np.ndarray, about: Sequence[str], x: str, y: str, caption: Any) -> Markup:
+    """A figure with points (n, 2), coloured by values from 0 to 1; `about` says what each is."""
+    line = _plain(Line("", points[:, 0], points[:, 1], points=True))
+    return _figure({"x": x, "y": y, "lines": [line], "values": _numbers(values), "about": list(about)}, caption)
+
+
+def _figure(content: dict[str, Any], caption: Any) -> Markup:
+    return figure(tag("div", class_="chart", data_chart=json.dumps(content, separators=(",", ":"))), caption)
+
+
+def _plain(line: Line) -> dict[str, Any]:
+    """A line as the script takes it, with so many points at most, the last one among them."""
+    count = len(line.x)
+    every = 1 if line.points else max(1, -(-count // MOST_POINTS))
+    keep = np.unique([*range(0, count, every), count - 1])
+    columns = {"x": line.x, "y": line.y} | ({} if line.low is None else {"low": line.low, "high": line.high})
+    told = {name: _numbers(np.asarray(values, float)[keep]) for name, values in columns.items()}
+    return told | {
+        "label": line.label, "colour": line.colour, "quiet": line.quiet, "points": line.points, "group": line.group,
+    }  # fmt: skip
+
+
+def _numbers(values: Any) -> list[float | None]:
+    """Five digits are more than a screen shows; what is not finite is null."""
+    return [float(f"{value:.5g}") if np.isfinite(value) else None for value in np.asarray(values, float)]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A value with its interval, and what it is compared with."""
+
+    label: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    colour: int = 0
+    mark: float | None = None
+
+
+def bars(title: str, each: Sequence[Bar], least: float = 0.0) -> Markup:
+    """Bars below each other on one scale; a thin line is the interval, an upright one the mark."""
+    ends = [end for bar in each for end in (bar.value, bar.low, bar.high, bar.mark) if end is not None]
+    low, high = min(0.0, *ends), max(least, *ends, 1e-9)
+
+    def place(value: float) -> float:
+        return 100 * (value - low) / (high - low)
+
+    rows = []
+    for bar in each:
+        start, end = sorted((place(0.0), place(bar.value)))
+        colour = f"background:var(--s{bar.colour % COLOURS + 1})"
+        inside = [tag("i", style=f"left:{start:.2f}%;width:{end - start:.2f}%;{colour}")]
+        said = f"{bar.value:,.1f}"
+        if bar.low is not None and bar.high is not None:
+            from_, to = place(bar.low), place(bar.high)
+            inside.append(tag("i", class_="range", style=f"left:{from_:.2f}%;width:{to - from_:.2f}%"))
+            said += f" ({bar.low:,.0f} to {bar.high:,.0f})"
+        if bar.mark is not None:
+            inside.append(tag("i", class_="mark", style=f"left:{place(bar.mark):.2f}%"))
+        track = tag("span", *inside, class_="track")
+        rows.append(tag("div", tag("span", bar.label), track, tag("span", said), class_="bar"))
+    return tag("div", tag("h3", title), *rows)
