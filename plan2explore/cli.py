@@ -379,6 +379,13 @@ def reproduce(arguments: list[str]) -> int:
     return work(arguments)
 
 
+def sweep(arguments: list[str]) -> int:
+    """Explores worlds x methods x presets x seeds x any setting, each in a run of its own."""
+    from .scale.sweep import main as work
+
+    return work(arguments)
+
+
 def table(arguments: list[str]) -> int:
     """Prints the paper's tables with the scores of runs or result files beside the paper's."""
     from .report.tables import main as work
@@ -443,6 +450,7 @@ PARSED_HERE: dict[str, Callable[[list[str]], int]] = {
     "demo": demo,
     "report": report,
     "reproduce": reproduce,
+    "sweep": sweep,
     "table": table,
     "plot": plot,
 }

@@ -21,10 +21,11 @@ MAY_IMPORT = {
     "bench": {"config", "envs", "replay", "agent"},
     "reference": set(),
     "report": {"config", "atomic", "envs", "replay", "agent", "runs", "phases", "reference"},
-    "reproduce": {"config", "envs", "phases", "runs", "report", "reference"},
+    "scale": {"config", "envs", "agent", "phases", "runs", "report"},
+    "reproduce": {"config", "envs", "agent", "phases", "runs", "report", "reference", "scale"},
     "cli": {
         "config", "config_file", "envs", "replay", "agent", "runs", "phases", "bench", "report", "reproduce", "demo",
-        "doctor", "streams",
+        "doctor", "streams", "scale",
     },
     "demo": {"config", "envs", "phases", "report", "bench", "runs"},
     "doctor": {"config", "envs", "bench"},
