@@ -118,7 +118,7 @@ def bench_update(arguments: list[str]) -> int:
     from .bench.update import main as measure
 
     command = tyro.cli(UpdateBench, prog="plan2explore bench update", args=arguments)
-    if command.count < 1 or command.repeats < 1:
+    if min(command.count, command.repeats, command.devices) < 1:
         raise ValueError(f"--count and --repeats must be at least 1; got {command.count} and {command.repeats}")
     measure(command)
     return 0
@@ -380,7 +380,7 @@ def reproduce(arguments: list[str]) -> int:
 
 
 def sweep(arguments: list[str]) -> int:
-    """Explores worlds x methods x presets x seeds x any setting, each in a run of its own."""
+    """Explores worlds x methods x presets x seeds x any setting, here, in a job array or on Ray."""
     from .scale.sweep import main as work
 
     return work(arguments)

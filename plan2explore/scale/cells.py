@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ..config import AdaptConfig, ExploreConfig
+from ..config import AdaptConfig, ExploreConfig, read_config
 from ..phases.adapt import adapt
 from ..phases.explore import explore, refuse_other
 from ..phases.policy import Policy
@@ -176,23 +176,17 @@ def _score(cell: Cell, results: Sequence[Result]) -> str:
 # --- What was done before ---
 
 
-def settings_of(cell: Cell) -> dict[str, Any]:
-    """All that a cell depends on: a cell is finished if it was with the same."""
-    adaptation = asdict(cell.adaptation) if cell.adaptation else None
-    return {"steps": cell.steps, "config": asdict(cell.config), "adaptation": adaptation}
-
-
 def was(out: Path, cell: Cell, state: str) -> bool:
     """Whether the cell came so far (explored, finished) with these settings, and its run is still there."""
     path = path_of(out, cell)
     if not RunFolder.is_run(path):
         return False
-    wanted, run, file = plain(settings_of(cell)), _id_of(path), out / "cells.jsonl"
+    run, file = _id_of(path), out / "cells.jsonl"
     lines = _lines(file, file.stat().st_size if file.exists() else 0).get(_start(cell), [])
     ours = [line for line in map(parse_object, lines) if line and (line.get("state"), line.get("run")) == (state, run)]
     if state == "finished":  # each protocol has an end of its own
         ours = [line for line in ours if line.get("protocol") == cell.protocol]
-    return any(_covers(line.get("settings"), wanted, state) for line in ours)
+    return any(_covers(line.get("settings"), cell, state) for line in ours)
 
 
 @lru_cache(maxsize=1)
@@ -208,34 +202,29 @@ def _start(cell: Cell) -> bytes:
     return json.dumps({"cell": cell.name}).removesuffix("}").encode()
 
 
-def _covers(found: Any, wanted: dict[str, Any], state: str) -> bool:
+def _covers(found: Any, cell: Cell, state: str) -> bool:
     """An exploration that went further holds the shorter one; an adaptation has to begin where it was told to."""
-    if not isinstance(found, dict) or found.get("config") != wanted["config"] or not isinstance(found.get("steps"), int):
+    try:
+        steps, config = int(found["steps"]), read_config(ExploreConfig, found["config"])  # newer settings have defaults
+        adaptation = None if found["adaptation"] is None else read_config(AdaptConfig, found["adaptation"])
+    except (KeyError, TypeError, ValueError):
         return False
-    if state == "explored" or not wanted["adaptation"]:
-        return found["steps"] >= wanted["steps"]
-    return found["steps"] == wanted["steps"] and found.get("adaptation") == wanted["adaptation"]
-
-
-def plain(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings as a JSON file gives them back: tuples are lists."""
-    return {name: _plain(value) for name, value in settings.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return plain(value)
-    return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
+    if config != cell.config:
+        return False
+    if state == "explored" or cell.adaptation is None:
+        return steps >= cell.steps
+    return steps == cell.steps and adaptation == cell.adaptation
 
 
 def note(out: Path, cell: Cell, state: str, **more: Any) -> None:
-    """Adds a line to `cells.jsonl`: how a cell ended."""
-    path = path_of(out, cell)
+    """Adds a line to `cells.jsonl`: how a cell ended, and all that it depends on."""
+    path, adaptation = path_of(out, cell), asdict(cell.adaptation) if cell.adaptation else None
     run = _id_of(path) if RunFolder.is_run(path) else None
     now = datetime.now(UTC).isoformat(timespec="seconds")
     line = {"cell": cell.name, "state": state, "time": now, "protocol": cell.protocol, "run": run, **more}
+    settings = {"steps": cell.steps, "config": asdict(cell.config), "adaptation": adaptation}
     with writing(out):
-        append_line(out / "cells.jsonl", line | {"settings": plain(settings_of(cell))})
+        append_line(out / "cells.jsonl", line | {"settings": settings})
 
 
 def _id_of(path: Path) -> str | None:
