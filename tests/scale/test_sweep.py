@@ -67,6 +67,7 @@ def test_probes_are_followed_in_worlds_with_their_body(tmp_path, monkeypatch):
         ("--seeds", "nothing to run"),
         ("--steps 0.5", "nothing to run"),
         ("--cell 9 --seeds 3", "--cell is from 1 to 8 here; got 9"),
+        ("--on ray --cell 1", "leave out --cell and --list"),
     ],
 )
 def test_mistakes_are_found_before_the_first_cell(tmp_path, wrong, said):
@@ -113,3 +114,13 @@ def test_elements_of_a_job_array_and_one_command_share_a_sweep(tmp_path, explore
     assert "2 of 4 cells failed: max-walker-tiny-0, max-walker-tiny-1" in capsys.readouterr().err
     assert sorted(result.seed for result in read_results([tmp_path])) == [0, 1]
     assert main([*sweep, "--steps", "1000"]) == 1 and explored[5:] == [names[1], names[3]]  # a shorter one is held
+
+
+def test_a_cell_of_a_version_with_fewer_settings_is_finished_if_they_are_at_their_defaults(tmp_path, explored, capsys):
+    sweep = ["--worlds", "walker", "--probes", "walker_run", "--seeds", "0", "--out", str(tmp_path)]
+    assert main(sweep) == 0
+    log = tmp_path / "cells.jsonl"
+    log.write_text(log.read_text().replace(', "devices": 1', ""))
+    assert '"devices"' not in log.read_text() and main(sweep) == 0
+    assert main([*sweep, "--devices", "2"]) == 1  # its run has other settings
+    assert "finished before" in (said := capsys.readouterr().out) and "schedule.devices: 1, not 2" in said
