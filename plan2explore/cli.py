@@ -119,7 +119,7 @@ def bench_update(arguments: list[str]) -> int:
     from .bench.update import main as measure
 
     command = tyro.cli(UpdateBench, prog="plan2explore bench update", args=arguments)
-    if command.count < 1 or command.repeats < 1:
+    if min(command.count, command.repeats, command.devices) < 1:
         raise ValueError(f"--count and --repeats must be at least 1; got {command.count} and {command.repeats}")
     measure(command)
     return 0
@@ -380,6 +380,13 @@ def reproduce(arguments: list[str]) -> int:
     return work(arguments)
 
 
+def sweep(arguments: list[str]) -> int:
+    """Explores worlds x methods x presets x seeds x any setting, here, in a job array or on Ray."""
+    from .scale.sweep import main as work
+
+    return work(arguments)
+
+
 def table(arguments: list[str]) -> int:
     """Prints the paper's tables with the scores of runs or result files beside the paper's."""
     from .report.tables import main as work
@@ -444,6 +451,7 @@ PARSED_HERE: dict[str, Callable[[list[str]], int]] = {
     "demo": demo,
     "report": report,
     "reproduce": reproduce,
+    "sweep": sweep,
     "table": table,
     "plot": plot,
 }

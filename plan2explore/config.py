@@ -391,6 +391,8 @@ class Schedule:
     """Seconds between checkpoints: what a kill can cost in time. Episodes are on disk at once."""
     memory: Literal["auto", "device", "host"] = "auto"
     """Where frames are kept for sampling; auto: on the accelerator if they fit."""
+    devices: int = 1
+    """Devices that share the batch of every update; they divide it. One of them acts."""
 
     def resolved(self, agent: AgentConfig) -> "Schedule":
         """The schedule with the agent's own number of updates where none is given."""

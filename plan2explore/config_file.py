@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-REPEATED = ("probe", "env-arg")
+REPEATED = ("probe", "env-arg", "vary")
 """Options of several values whose flag is repeated; that of others is followed by all of them."""
 
 

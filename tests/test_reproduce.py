@@ -19,10 +19,12 @@ from plan2explore import reproduce as module
 from plan2explore.envs import suite
 from plan2explore.envs.names import EXTRA_TASKS, PAPER_TASKS, split_name
 from plan2explore.phases import explore as phase
+from plan2explore.phases.run import Run
 from plan2explore.report.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, read_results
-from plan2explore.reproduce import OWN_START, Cell, main, paper_tasks, reproduce, world_of
+from plan2explore.reproduce import OWN_START, main, paper_tasks, reproduce, world_of
 from plan2explore.runs.files import read_lines
 from plan2explore.runs.folder import RunFolder, hold
+from plan2explore.scale import cells
 
 pytestmark = pytest.mark.xdist_group("reproduce")
 SMALL = {
@@ -147,7 +149,7 @@ def test_crafter_is_scored_by_the_achievements_of_its_episodes(tmp_path, capsys,
     assert small(tmp_path, **sweep) == 0
     said = capsys.readouterr().out
     assert "plan2explore (DreamerV2), scoreboard" in said and "random, here" in said
-    (result,), run = read_results([tmp_path / "results.csv"]), module.Run(tmp_path / "runs" / "random-crafter-0")
+    (result,), run = read_results([tmp_path / "results.csv"]), Run(tmp_path / "runs" / "random-crafter-0")
     episodes = list(run.episodes())
     assert {episode.meta["action_repeat"] for episode in episodes} == {1}
     unlocked = np.mean([(episode.proprio[:, :22] > 0).any(0) for episode in episodes], 0) * 100
@@ -166,11 +168,11 @@ def test_crafter_is_scored_by_the_achievements_of_its_episodes(tmp_path, capsys,
 
 def test_crafter_is_explored_as_its_scoreboard_does(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(module, "run_cells", lambda sweep, cells: asked.extend((sweep, cell) for cell in cells) or 0)
+    monkeypatch.setattr(module, "run_cells", lambda out, cells, runner: asked.extend(cells) or 0)
     assert main(["crafter", "--preset", "modern-tiny", "--seeds", "3", "--out", str(tmp_path)]) == 0
-    assert [str(cell) for _, cell in asked] == ["plan2explore-crafter-3", "random-crafter-3"]
-    for sweep, cell in asked:
-        world = module.config_of(sweep, cell).world
+    assert [cell.name for cell in asked] == ["plan2explore-crafter-3", "random-crafter-3"]
+    for cell in asked:
+        world = cell.config.world
         assert (world.world, world.obs, world.size, world.action_repeat) == ("gymnasium:Crafter-v1", "pixels", 64, 1)
 
 
@@ -186,14 +188,14 @@ def explored(monkeypatch):
         asked.append((path.name, world, goal, config))
         if config.agent.intrinsic.objective == "max":
             raise RuntimeError("out of memory")
-        settings = {"config": asdict(config) | {"probes": list(probes)}, "goal": goal}
+        settings = {"config": asdict(config) | {"probes": list(config.probes)}, "goal": goal}
         folder = RunFolder.open(path) if RunFolder.is_run(path) else RunFolder.create(path, "explore", settings)
-        line = {"task": probes[0], "env_steps": goal, "mean": 5.0, "std": 1.0, "episodes": [5.0] * 10}
+        line = {"task": probes[0].name, "env_steps": goal, "mean": 5.0, "std": 1.0, "episodes": [5.0] * 10}
         with open(folder.evaluations_file, "a") as file:
             file.write(json.dumps(line) + "\n")
-        return module.Run(path)
+        return Run(path)
 
-    monkeypatch.setattr(module, "explore", explore)
+    monkeypatch.setattr(cells, "explore", explore)
     return asked
 
 
@@ -229,21 +231,21 @@ def test_a_cell_that_another_command_has_is_left_to_it(tmp_path, explored, capsy
 
 def test_commands_share_a_sweep_and_run_each_cell_once(tmp_path, explored, monkeypatch, capfd):
     """Three at once: as long as one explores, the others find other cells. Locks are of open files, so threads will do."""
-    quick_one, together = module.explore, threading.Barrier(3, timeout=60)
+    quick_one, together = cells.explore, threading.Barrier(3, timeout=60)
 
     def slow(*args, **kwargs):
         if len(explored) < 3:
             together.wait()  # each of the three has a cell
         return quick_one(*args, **kwargs)
 
-    monkeypatch.setattr(module, "explore", slow)
+    monkeypatch.setattr(cells, "explore", slow)
     sweep = {"tasks": ["cartpole_swingup"], "methods": ["random"], "seeds": range(6), "out": tmp_path, **SETTINGS}
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(lambda _: reproduce("zero-shot", **sweep), range(3))) == [0, 0, 0]
-    cells = [f"random-cartpole_swingup-{seed}" for seed in range(6)]
-    assert sorted(name for name, *_ in explored) == cells
+    names = [f"random-cartpole_swingup-{seed}" for seed in range(6)]
+    assert sorted(name for name, *_ in explored) == names
     lines = read_lines(tmp_path / "cells.jsonl")
-    assert sorted(line["cell"] for line in lines if line["state"] == "finished") == cells and len(lines) == 12
+    assert sorted(line["cell"] for line in lines if line["state"] == "finished") == names and len(lines) == 12
     results = read_results([tmp_path / "results.csv"])
     assert sorted(result.seed for result in results) == list(range(6))
     assert (tmp_path / "results.csv").read_text().count("\n") == 7
@@ -265,7 +267,7 @@ def test_more_steps_or_other_settings_are_not_finished_before(tmp_path, explored
 
 def test_each_protocol_has_an_end_of_its_own(tmp_path, explored, capsys, monkeypatch):
     """After few-shot, zero-shot still evaluates as often as was asked; neither explores again."""
-    monkeypatch.setattr(module, "_adapted", lambda *_: None)
+    monkeypatch.setattr(cells, "_adapted", lambda *_: None)
     for protocol, finished in (("few-shot", 0), ("zero-shot", 0), ("few-shot", 1), ("zero-shot", 1)):
         small(tmp_path, protocol=protocol, seeds=[0])
         assert capsys.readouterr().out.count("finished before") == finished
@@ -290,7 +292,7 @@ def test_ctrl_c_stops_the_sweep(tmp_path, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "explore", stopped)
+    monkeypatch.setattr(cells, "explore", stopped)
     with pytest.raises(KeyboardInterrupt):
         small(tmp_path)
     assert not (tmp_path / "cells.jsonl").exists()
@@ -360,4 +362,3 @@ def test_the_explored_world_begins_as_the_task_does(task):
     assert world_of(task, "plan2explore") == (task if task in OWN_START else domain)
     assert world_of(task, "plan2explore", world_only=True) == domain
     assert world_of(task, "dreamer") == task
-    assert str(Cell("max", task, 1)) == f"max-{task}-1"

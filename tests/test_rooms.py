@@ -22,10 +22,11 @@ MAY_IMPORT = {
     "bench": {"config", "envs", "replay", "agent"},
     "reference": set(),
     "report": {"config", "atomic", "envs", "replay", "agent", "runs", "phases", "reference", "untrusted"},
-    "reproduce": {"config", "envs", "phases", "runs", "report", "reference"},
+    "scale": {"config", "envs", "agent", "phases", "runs", "report", "untrusted"},
+    "reproduce": {"config", "envs", "agent", "phases", "runs", "report", "reference", "scale"},
     "cli": {
         "config", "config_file", "envs", "replay", "agent", "runs", "phases", "bench", "report", "reproduce", "demo",
-        "doctor", "streams", "untrusted",
+        "doctor", "streams", "scale", "untrusted",
     },
     "demo": {"config", "envs", "phases", "report", "bench", "runs"},
     "doctor": {"config", "envs", "bench"},

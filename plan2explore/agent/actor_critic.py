@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from plan2explore.agent import shards
 from plan2explore.agent.heads import ScalarHead
 from plan2explore.agent.intrinsic.objective import Transition
 from plan2explore.agent.policies import Actor
@@ -193,7 +194,7 @@ def weighted_means(trajectory: Trajectory, values: PER_STEP) -> Float[Array, " b
 
 def widen_range(stats: Stats, reward: PER_STEP) -> Stats:
     """The range of rewards, widened by these."""
-    low, high = reward.min((1, 2)), reward.max((1, 2))
+    low, high = shards.minimum(reward.min((1, 2))), shards.maximum(reward.max((1, 2)))
     return stats._replace(reward_low=jnp.minimum(stats.reward_low, low), reward_high=jnp.maximum(stats.reward_high, high))
 
 
@@ -222,7 +223,7 @@ def clip_through(x: PER_STEP, low: Float[Array, " behaviors"], high: Float[Array
 def update_return_range(stats: Stats, returns: PER_STEP, update: Int[Array, ""]) -> Stats:
     """The running percentiles of returns, moved towards those of this batch."""
     flat = returns.reshape(len(returns), -1)
-    sampled = flat[:, :: max(1, flat.shape[1] // SAMPLES)]
+    sampled = shards.gather(flat[:, :: max(1, flat.shape[1] * shards.count() // SAMPLES)], axis=1)
     low, high = jnp.percentile(sampled, jnp.array([5.0, 95.0]), axis=1)
     return stats._replace(
         return_low=running_mean(stats.return_low, low, RETURN_RATE, update),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -9,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray, PyTree
 
-from plan2explore.agent import acting
+from plan2explore.agent import acting, shards
 from plan2explore.agent.acting import Carried, Mode
 from plan2explore.agent.actor_critic import (
     MEAN_RATE,
@@ -86,15 +88,18 @@ class Learner:
 
     They are compiled with options of their own, which JAX allows at the outermost level only: to call one inside another
     compiled function, take its `__wrapped__`.
+
+    With several devices, each has all parameters and its part of every batch; one of them acts.
     """
 
-    def __init__(self, config: AgentConfig, spaces: Spaces) -> None:
+    def __init__(self, config: AgentConfig, spaces: Spaces, devices: int = 1) -> None:
         self.agent = Agent(config, spaces)
+        self.mesh = make_mesh(devices, config.batch) if devices > 1 else None
         self.init = self._compile(_init)
         """`init(key)`: the state of an untrained learner."""
-        self.update = self._compile(_update, donate_argnums=0)
+        self.update = self._compile_update(_update, PartitionSpec(shards.AXIS))
         """`update(state, batch)`: the next state, and metrics. The old state's buffers are reused."""
-        self.update_block = self._compile(_update_block, donate_argnums=0)
+        self.update_block = self._compile_update(_update_block, PartitionSpec(None, shards.AXIS))
         """`update_block(state, batches)`: many updates, on stacked batches, in one compiled loop. Metrics have a
         leading axis of updates and stay on the device. The old state's buffers are reused."""
         self._act = self._compile(acting.act, static_argnames="mode")
@@ -108,6 +113,19 @@ class Learner:
                 return function(self.agent, *args, **kwargs)
 
         return jax.jit(run, compiler_options=compiler_options(), **options)
+
+    def _compile_update(self, function: Callable[..., Any], batch: PartitionSpec) -> Any:
+        """Compiles an update: on several devices each has its part of the batch, split as told."""
+        if self.mesh is None:
+            return self._compile(function, donate_argnums=0)
+        whole, mesh = PartitionSpec(), self.mesh
+
+        def on_all(agent: Agent, state: LearnerState, batches: BatchArrays) -> tuple[LearnerState, Metrics]:
+            part = partial(function, agent)
+            return jax.shard_map(part, mesh=mesh, in_specs=(whole, batch), out_specs=whole, check_vma=False)(state, batches)
+
+        placed = NamedSharding(mesh, whole), NamedSharding(mesh, batch)
+        return self._compile(on_all, donate_argnums=0, in_shardings=placed, out_shardings=placed[0])
 
     def compile_block(self, state: LearnerState, batches: PyTree) -> None:
         """Compiles `update_block` for batches of this form, so that its first call need not."""
@@ -137,7 +155,18 @@ class Learner:
         if behavior is None:
             return acting.act_uniformly(self.agent, carried, key)
         params = {name: state.networks[name].params for name in ("model", "actor")}
+        if self.mesh is not None:
+            params = jax.tree.map(lambda each: each.addressable_data(0), params)
         return self._act(params, behavior, carried, observation, is_first, key, mode=mode)
+
+
+def make_mesh(devices: int, batch: int) -> jax.sharding.Mesh:
+    """The devices that share an update."""
+    if devices > (there := len(jax.devices())):
+        raise ValueError(f"An update on {devices} devices needs as many; there are {there}: use fewer (--devices).")
+    if batch % devices:
+        raise ValueError(f"{devices} devices cannot share a batch of {batch} sequences evenly (--devices, --agent.batch).")
+    return jax.sharding.Mesh(np.array(jax.devices()[:devices]), (shards.AXIS,))
 
 
 def _init(agent: Agent, key: PRNGKeyArray) -> LearnerState:
@@ -150,7 +179,8 @@ def _init(agent: Agent, key: PRNGKeyArray) -> LearnerState:
 
 def _update(agent: Agent, state: LearnerState, batch: BatchArrays) -> tuple[LearnerState, Metrics]:
     """One update of the whole agent. All gradients are taken at the same parameters, those before the update."""
-    key, model_key, intrinsic_key, behavior_key = jax.random.split(state.key, 4)
+    key, *keys = jax.random.split(state.key, 4)
+    model_key, intrinsic_key, behavior_key = map(shards.own, keys)
     nets, sequences = agent.networks(state.params), open_batch(agent, batch)
     stats = observe_rewards(agent, state.stats, sequences.rewards)
 
@@ -177,7 +207,7 @@ def _update(agent: Agent, state: LearnerState, batch: BatchArrays) -> tuple[Lear
     with jax.named_scope("optimizer"):
         for each in (model, intrinsic, behavior):
             networks, checks = _apply(agent, networks, each, state.update)
-            metrics |= each.metrics | checks
+            metrics |= shards.mean(each.metrics) | checks
         slow_critic, rate = state.slow_critic, agent.config.actor_critic.slow_critic
         if rate:
             slow_critic = slow_critic + rate * (networks["critic"].params - slow_critic)
@@ -211,8 +241,8 @@ def open_batch(agent: Agent, batch: BatchArrays) -> Sequences:
 def observe_rewards(agent: Agent, stats: Stats, rewards: Float[Array, "time batch tasks"]) -> Stats:
     """Widens the tasks' ranges of rewards by a batch, and lets the explorer's shrink slowly."""
     explorer = jnp.full(agent.explorers, RANGE_DECAY)
-    low = jnp.concatenate([stats.reward_low[: agent.explorers] * explorer, rewards.min((0, 1))])
-    high = jnp.concatenate([stats.reward_high[: agent.explorers] * explorer, rewards.max((0, 1))])
+    low = jnp.concatenate([stats.reward_low[: agent.explorers] * explorer, shards.minimum(rewards.min((0, 1)))])
+    high = jnp.concatenate([stats.reward_high[: agent.explorers] * explorer, shards.maximum(rewards.max((0, 1)))])
     tasks = slice(agent.explorers, None)
     return stats._replace(
         reward_low=low.at[tasks].min(stats.reward_low[tasks]), reward_high=high.at[tasks].max(stats.reward_high[tasks])
@@ -251,7 +281,7 @@ def reward_losses(
     rewards, counted = batch.rewards, ~batch.is_first
 
     def loss(head: ScalarHead, target: Array, features: Array) -> Array:
-        return (head.loss(head.mlp(features), target) * counted).sum() / jnp.maximum(counted.sum(), 1)
+        return (head.loss(head.mlp(features), target) * counted).sum() / jnp.maximum(shards.mean(counted.sum()), 1)
 
     tasks_first, stopped = jnp.moveaxis(rewards, -1, 0), lax.stop_gradient(features)
     losses = jax.vmap(loss, (0, 0, None))(heads, tasks_first, stopped)
@@ -377,7 +407,7 @@ def imagined_rewards(
     if agent.objective.reward is not None and explorers:
         config, first = agent.config.intrinsic, jax.tree.map(lambda part: part[0], steps)
         intrinsic = agent.objective.reward(nets.intrinsic, first, config)
-        now = jnp.zeros_like(mean).at[0].set(lax.stop_gradient(jnp.abs(intrinsic[..., :count]).mean()))
+        now = jnp.zeros_like(mean).at[0].set(shards.mean(lax.stop_gradient(jnp.abs(intrinsic[..., :count]).mean())))
         mean = running_mean(mean, now, MEAN_RATE, update)
         if config.normalize:
             intrinsic = intrinsic / jnp.maximum(mean[0], 1e-12)
@@ -413,8 +443,8 @@ def _apply(
     """Applies gradients. Metrics: their norms, and whether all was finite."""
     metrics = {}
     for name, grads in trained.grads.items():
-        flat = agent.layouts[name].flatten(grads)
-        networks_of, norms, finite = apply_gradients(networks[name], flat, trained.losses[name], update, agent.adam(name))
+        flat, losses = shards.mean((agent.layouts[name].flatten(grads), trained.losses[name]))
+        networks_of, norms, finite = apply_gradients(networks[name], flat, losses, update, agent.adam(name))
         networks = networks | {name: networks_of}
         for row, label in enumerate(agent.labels(name)):
             metrics[f"{label}/gradient"] = norms[row]

@@ -55,6 +55,8 @@ class UpdateBench:
     """Updates in one compiled loop."""
     repeats: int = 5
     """Runs of the loop, of which the best counts."""
+    devices: int = 1
+    """Also time the update on 2, 4, ... devices that share its batch, up to so many."""
     json: Path | None = None
     """Also write the results to this file."""
 
@@ -85,6 +87,8 @@ class Report:
     """Clip, Adam and finiteness checks of all parts, timed alone; they are inside the parts' times too."""
     act_ms: float
     """One step for all environments: frames to the device, actions back."""
+    devices_ms: dict[int, float]
+    """An update by the number of devices that share its batch; empty for one."""
 
 
 # --- A stand-in for the memory ---
@@ -166,8 +170,8 @@ def fresh_compilation_cache() -> Iterator[None]:
 class Trial:
     """A learner with something to learn from, which updates as training does."""
 
-    def __init__(self, options: UpdateBench, config: AgentConfig, spaces: Spaces) -> None:
-        self.learner, self.count = Learner(config, spaces), options.count
+    def __init__(self, options: UpdateBench, config: AgentConfig, spaces: Spaces, devices: int = 1) -> None:
+        self.learner, self.count = Learner(config, spaces, devices), options.count
         self.sample = partial(sample, count=options.count, batch=config.batch, length=config.length)
         self._draw = jax.jit(self.sample)
         self.memory = make_memory(spaces, jax.random.key(KEY))
@@ -197,6 +201,19 @@ def time_whole(options: UpdateBench, config: AgentConfig, spaces: Spaces) -> tup
     step_us = 1000 * whole_ms / (config.batch * config.length)
     told = {"whole_ms": whole_ms, "step_us": step_us, "updates_per_s": 1000 / whole_ms}
     return whole, told | {"compile_s": first - block_ms / 1000, "compile_cached_s": cached - block_ms / 1000}
+
+
+def time_devices(
+    options: UpdateBench, config: AgentConfig, spaces: Spaces, whole_ms: float, say: Callable[[str], None]
+) -> dict[int, float]:
+    """The whole update on twice as many devices each time."""
+    times = {1: whole_ms} if options.devices > 1 else {}
+    for devices in sorted({options.devices, *(2**power for power in range(1, options.devices.bit_length()))} - {1}):
+        trial = Trial(options, config, spaces, devices)
+        trial.first_s()
+        times[devices] = best_ms(trial.run, options.repeats) / options.count
+        say(f"update on {devices} devices: {times[devices]:.2f} ms")
+    return times
 
 
 def make_rung(
@@ -369,6 +386,7 @@ def run(options: UpdateBench) -> Report:
         act_ms=act_ms,
         optimisers_ms=time_optimisers(options, whole.learner, whole.state),
         parts_ms=time_parts(options, config, spaces, times["whole_ms"], say),
+        devices_ms=time_devices(options, config, spaces, times["whole_ms"], say),
         **times,
     )
 
@@ -381,6 +399,8 @@ def show(report: Report) -> Table:
     for name, ms in report.parts_ms.items():
         table.add_row(f"  {name}", f"{ms:.2f} ms")
     table.add_row("  of all this, optimisers", f"{report.optimisers_ms:.2f} ms")
+    for devices, ms in report.devices_ms.items():
+        table.add_row(f"on {devices} device{'s' * (devices > 1)}", f"{ms:.2f} ms ({report.whole_ms / ms:.2f} x)")
     table.add_row("for each replayed step", f"{report.step_us:.2f} us")
     table.add_row("updates per second", f"{report.updates_per_s:.1f}")
     share = f"{report.tflops:.3g} of {report.product_tflops:.3g} in one large product"

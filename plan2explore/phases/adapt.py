@@ -113,13 +113,13 @@ class Adaptation:
     def zero_shot(self, path: Path) -> Policy:
         """Learns the task in imagination alone."""
         agent = task_agent(self.explored, learn_model=False)
-        learner = Learner(agent, agent_spaces(self.explored.world, self.info, 1))
+        learner = Learner(agent, agent_spaces(self.explored.world, self.info, 1), self.config.schedule.devices)
         return self._work(path, 0, learner, lambda replay, progress: self._fresh(learner, replay, progress))
 
     def few_shot(self, zero: Policy, path: Path) -> Policy:
         """Goes on from the zero-shot policy, collecting."""
         agent = task_agent(self.explored, learn_model=True)
-        learner = Learner(agent, agent_spaces(self.explored.world, self.info, 1))
+        learner = Learner(agent, agent_spaces(self.explored.world, self.info, 1), self.config.schedule.devices)
         return self._work(path, self.config.shots, learner, lambda *_: self._continued(learner, zero))
 
     def _fresh(self, learner: Learner, replay: Replay, progress: Progress) -> LearnerState:

@@ -316,7 +316,7 @@ def _work(
         random_until=min(goal, config.schedule.seed_episodes * EPISODE), policy=config.agent.intrinsic.objective,
     )  # fmt: skip
     spaces = agent_spaces(config.world, info, len(tasks))
-    learner = Learner(config.agent, spaces)
+    learner = Learner(config.agent, spaces, config.schedule.devices)
     room = capacity(goal, info, count)
     plan = plan_replay(config.schedule.memory, room, spaces)
     replay = Replay(plan.place, room, count, spaces, config.agent.batch, config.agent.length)

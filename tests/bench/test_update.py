@@ -133,11 +133,13 @@ def test_the_table_names_every_part():
         parts_ms={"world model": 4.0},
         optimisers_ms=0.1,
         act_ms=1.2,
+        devices_ms={1: 10.0, 4: 2.5},
     )
     console = Console(width=120, record=True)
     console.print(bench.show(report))
     text = console.export_text()
-    for expected in ("10.00 ms", "4.00 us", "world model", "4.00 ms", "380 of 760", "50%", "16 environments", "1.20 ms"):
+    parts = "10.00 ms", "4.00 us", "world model", "4.00 ms", "2.50 ms (4.00 x)"
+    for expected in (*parts, "380 of 760", "50%", "16 environments", "1.20 ms"):
         assert expected in text
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from plan2explore.agent import shards
 from plan2explore.agent.world_model import State
 from plan2explore.config import IntrinsicConfig
 
@@ -53,7 +54,7 @@ class Experience(NamedTuple):
     def mean(self, losses: Float[Array, "*members steps batch"]) -> Float[Array, "*members"]:
         """The mean over transitions, those across an episode's end left out."""
         valid = ~self.is_first[1:]
-        return (losses * valid).sum((-2, -1)) / valid.sum()
+        return (losses * valid).sum((-2, -1)) / shards.mean(valid.sum())
 
 
 class Nothing(eqx.Module):

@@ -1,0 +1,130 @@
+"""What a terminal shows of a sweep on a cluster: a row for each cell that runs, a line for each that ended.
+
+Everything is read from the sweep's folder: who has a cell from its lock, how far it is from its run.
+"""
+
+import os
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from ..phases.progress import PatientConsole, counted, duration
+from ..runs.files import parse_object, read_lines
+from .cells import Cell, Outcome, locks_of, path_of
+
+COLUMNS = ("cell", "node", "env steps", "updates/s", "scores", "left")
+EVERY = 2.0  # seconds between looks at the runs
+ROWS = 30  # cells that are shown at once
+TAIL = 65_536  # bytes at the end of a run's metrics that are read
+
+
+class Row(NamedTuple):
+    """How far a cell is."""
+
+    node: str
+    env_steps: int
+    updates_s: float | None
+    """None: fewer than two lines of metrics."""
+    left_s: float | None
+    scores: dict[str, float]
+
+
+class Board:
+    """Shows a sweep's cells, and keeps how they ended."""
+
+    def __init__(
+        self, out: Path, cells: dict[int, Cell], places: dict[int, str], outcomes: dict[int, Outcome]
+    ) -> None:
+        self.out, self.cells, self.places = out, cells, places
+        self.outcomes = dict(outcomes)
+        self._console = PatientConsole(soft_wrap=True)
+        self._live = Live(console=self._console, auto_refresh=False, transient=True) if self._console.is_terminal else None
+        self._began, self._shown = time.time(), 0.0
+
+    def __enter__(self) -> "Board":
+        for number, outcome in self.outcomes.items():
+            self.say(f"{self.places[number]}: {outcome}")
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self._console.print(text, highlight=False, markup=False)
+
+    def end(self, number: int, outcome: Outcome, node: str) -> None:
+        """A cell ended."""
+        self.outcomes[number] = outcome
+        self.say(f"{self.places[number]}: {outcome}" + (f" on {node}" if node else ""))
+
+    def show(self) -> None:
+        """Looks at the runs, if it is time to, and shows them."""
+        now = time.monotonic()
+        if self._live is None or now - self._shown < EVERY:
+            return
+        self._shown = now
+        self._live.update(self.table(), refresh=True)
+
+    def table(self) -> Table:
+        """A row for each cell that runs, and how many others there are."""
+        running = {number: node for number in self.cells.keys() - self.outcomes.keys() if (node := self.node_of(number))}
+        waiting = len(self.cells) - len(self.outcomes) - len(running)
+        ended = Counter(str(outcome.state) for outcome in self.outcomes.values())
+        counts = {"running": len(running), "waiting": waiting, **ended}
+        table = Table(*COLUMNS, box=None, title=", ".join(f"{count} {state}" for state, count in counts.items() if count))
+        for number in sorted(running)[:ROWS]:
+            table.add_row(*map(escape, self._texts(number, read_row(self.out, self.cells[number], running[number]))))
+        if len(running) > ROWS:
+            table.caption = f"and {counted(len(running) - ROWS, 'cell')} more"
+        return table
+
+    def node_of(self, number: int) -> str:
+        """The machine whose process has had a cell since this sweep began; empty if none has."""
+        lock = locks_of(self.out) / self.cells[number].name
+        try:
+            holder = parse_object(lock.read_bytes()) if lock.stat().st_mtime >= self._began else None
+        except OSError:
+            return ""
+        return str((holder or {}).get("host", ""))
+
+    def _texts(self, number: int, row: Row) -> tuple[str, ...]:
+        scores = ", ".join(f"{task} {score:.0f}" for task, score in row.scores.items())
+        rate = "" if row.updates_s is None else f"{row.updates_s:.1f}"
+        left = "" if row.left_s is None else duration(row.left_s)
+        steps = f"{row.env_steps:,} of {self.cells[number].steps:,}"
+        return self.places[number], row.node, steps, rate, scores, left
+
+
+def read_row(out: Path, cell: Cell, node: str) -> Row:
+    """How far a cell's run is, by the last lines of its metrics and its evaluations."""
+    path = path_of(out, cell)
+    lines = [line for line in last_lines(path / "metrics.jsonl") if "update" in line]
+    steps = lines[-1]["env_steps"] if lines else 0
+    updates_s = left_s = None
+    if len(lines) > 1:
+        seconds = lines[-1]["time"] - lines[0]["time"]
+        done = steps - lines[0]["env_steps"]
+        updates_s = (lines[-1]["update"] - lines[0]["update"]) / max(seconds, 1e-3)
+        left_s = (cell.steps - steps) * seconds / done if done > 0 else None
+    scores = {line["task"]: line["mean"] for line in read_lines(path / "evaluations.jsonl") if "task" in line}
+    return Row(node, steps, updates_s, left_s, scores)
+
+
+def last_lines(path: Path) -> list[dict[str, Any]]:
+    """The JSON objects at the end of a file with one in each line."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            texts = file.read().split(b"\n")
+    except OSError:
+        return []
+    return [line for text in texts if (line := parse_object(text)) is not None]

@@ -1,0 +1,94 @@
+"""Cells as tasks of a Ray cluster. Each resumes from its run's folder, on storage that all nodes see.
+
+Ray runs a task again whose node or process died. The lock of the cell keeps two processes from it: where the old one still
+lives, the new one waits until it is gone.
+"""
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from ..envs.registered import receive, registered
+from ..runs.folder import RunError
+from .board import Board
+from .cells import Cell, Outcome, attempt, note, was
+from .runner import RayOptions
+
+POLL = 1.0  # seconds between looks at the tasks
+MEMORY = 0.8  # of its share of a GPU that a cell's JAX takes: the rest is for the driver and for whoever shares it
+
+
+def run_on_ray(out: Path, cells: dict[int, Cell], places: dict[int, str], options: RayOptions) -> dict[int, Outcome]:
+    """How every cell ended. Ctrl-C lets the running ones save what they have first."""
+    out = out.resolve()
+    outcomes = {number: Outcome("finished before") for number, cell in cells.items() if was(out, cell, "finished")}
+    with Board(out, cells, places, outcomes) as board:
+        ray.init(address=options.address, log_to_driver=False, logging_level="warning")
+        try:
+            task, needs, given = ray.remote(run_there), needs_of(options), ray.put(registered())
+            waiting = {
+                task.options(name=cell.name, **needs).remote(out, cell, given): number
+                for number, cell in cells.items()
+                if number not in outcomes
+            }
+            try:
+                while waiting:
+                    for ref in ray.wait(list(waiting), num_returns=len(waiting), timeout=POLL)[0]:
+                        number = waiting.pop(ref)
+                        board.end(number, *_outcome(out, cells[number], ref))
+                    board.show()
+            except KeyboardInterrupt:
+                board.say("Stopping: the cells that run save everything first (a second Ctrl-C stops at once) ...")
+                for ref in waiting:
+                    ray.cancel(ref)
+                ray.wait(list(waiting), num_returns=len(waiting))
+                board.say("Saved: rerun the command to resume.")
+                raise
+        finally:
+            ray.shutdown()
+    return board.outcomes
+
+
+def needs_of(options: RayOptions) -> dict[str, Any]:
+    """What Ray is told of a cell: what it takes of a node, and how often it is begun."""
+    there = ray.cluster_resources()
+    all_cpus, all_gpus = there.get("CPU", 0), there.get("GPU", 0)
+    gpus = options.gpus_per_cell
+    if gpus is None:
+        gpus = 1.0 if all_gpus else 0.0
+    cpus = options.cpus_per_cell
+    if cpus is None:
+        cpus = max(1.0, all_cpus * gpus // all_gpus) if all_gpus and gpus else 1.0
+    if gpus > all_gpus or cpus > all_cpus:
+        raise RunError(
+            f"A cell is to have {gpus:g} GPUs and {cpus:g} cores, and the whole cluster has {all_gpus:g} and {all_cpus:g}: "
+            "give fewer as --gpus-per-cell and --cpus-per-cell."
+        )
+    shared = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{MEMORY * gpus:.2f}"} if 0 < gpus < 1 else {}
+    variables = {name: os.environ.get(name, value) for name, value in shared.items()}
+    return {
+        "num_cpus": cpus,
+        "num_gpus": gpus,
+        "max_retries": options.max_retries,
+        "runtime_env": {"env_vars": variables},
+    }
+
+
+def run_there(out: Path, cell: Cell, given: dict[str, bytes]) -> tuple[Outcome, str]:
+    """Runs a cell on a node of the cluster; also the node's name."""
+    receive(given)
+    return attempt(out, cell, wait=True), socket.gethostname()
+
+
+def _outcome(out: Path, cell: Cell, ref: Any) -> tuple[Outcome, str]:
+    """How a task ended. Where Ray gave up, this is noted as a cell's own errors are."""
+    try:
+        return ray.get(ref)
+    except RayError as error:
+        text = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        note(out, cell, "failed", error=text, trace=str(error))
+        return Outcome("failed", text), ""

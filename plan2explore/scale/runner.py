@@ -1,0 +1,83 @@
+"""Where the cells of a sweep run: here, one after the other; one of them, in a job array; or on a Ray cluster."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from ..phases.progress import counted
+from .cells import Cell, Outcome, attempt, was
+
+
+@dataclass(frozen=True)
+class RayOptions:
+    """What a cell gets of a Ray cluster (the extra `scale`)."""
+
+    address: str | None = None
+    """Of the cluster; none: RAY_ADDRESS, or Ray is started on this machine."""
+    gpus_per_cell: float | None = None
+    """Two cells share a GPU at 0.5; none: 1 where the cluster has GPUs."""
+    cpus_per_cell: float | None = None
+    """Cores for a cell; none: an even share of the cluster's for each GPU, or 1."""
+    max_retries: int = 3
+    """How often a cell resumes elsewhere whose node or process died. Its own errors are noted, not retried."""
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Where cells run."""
+
+    on: Literal["here", "ray"] = "here"
+    """here: one after the other. ray: as tasks of a Ray cluster."""
+    cell: int | None = None
+    """Run this one only, counted from 1: an element of a job array."""
+    list: bool = False
+    """List the cells by number, and which are finished, and run none."""
+    ray: Annotated[RayOptions, tyro.conf.arg(name="")] = field(default_factory=RayOptions)
+
+
+def run_cells(out: Path, cells: Sequence[Cell], runner: Runner) -> int:
+    """Every cell that is not finished and that no other process has, a line for each; 1 if one failed, else 0."""
+    if runner.cell is not None and not 1 <= runner.cell <= len(cells):
+        raise ValueError(f"--cell is from 1 to {len(cells)} here; got {runner.cell}.")
+    if runner.on == "ray" and (runner.cell is not None or runner.list):
+        raise ValueError("--on ray runs all cells: leave out --cell and --list.")
+    numbered = dict(enumerate(cells, 1))
+    if runner.cell is not None:
+        numbered = {runner.cell: cells[runner.cell - 1]}
+    places = {number: f"[{number}/{len(cells)}] {cell.name}" for number, cell in numbered.items()}
+    if runner.list:
+        for number, cell in numbered.items():
+            print(f"{places[number]}: finished" if was(out, cell, "finished") else places[number])
+        return 0
+    if runner.on == "ray":
+        try:
+            from .cluster import run_on_ray
+        except ModuleNotFoundError as error:
+            raise ValueError(f"--on ray needs Ray ({error}): pip install 'plan2explore[scale]'.") from None
+        outcomes = run_on_ray(out, numbered, places, runner.ray)
+    else:
+        outcomes = {number: _here(out, cell, places[number]) for number, cell in numbered.items()}
+    return _conclude(out, numbered, outcomes)
+
+
+def _here(out: Path, cell: Cell, place: str) -> Outcome:
+    outcome = attempt(out, cell)
+    print(f"{place}: {outcome}", flush=True)
+    return outcome
+
+
+def _conclude(out: Path, cells: dict[int, Cell], outcomes: dict[int, Outcome]) -> int:
+    """Says which cells are left to others, and which failed."""
+    states = {number: outcome.state for number, outcome in outcomes.items()}
+    left = [cells[number] for number, state in states.items() if state == "left"]
+    if busy := [cell.name for cell in left if not was(out, cell, "finished")]:
+        print(f"{counted(len(busy), 'cell')} of {len(cells)} left to other commands: {', '.join(busy)}.", file=sys.stderr)
+    failed = [cells[number].name for number, state in states.items() if state == "failed"]
+    if failed:
+        names, log = ", ".join(failed), out / "cells.jsonl"
+        print(f"{len(failed)} of {len(cells)} cells failed: {names}. Why is in {log}.", file=sys.stderr)
+    return 1 if failed else 0

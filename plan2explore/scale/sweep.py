@@ -1,0 +1,126 @@
+"""`plan2explore sweep`: explore worlds x methods x presets x seeds x any setting, each in a run of its own."""
+
+import re
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from ..agent.intrinsic import find_objective
+from ..config import (
+    PRESETS,
+    AgentConfig,
+    ExploreConfig,
+    Schedule,
+    WorldConfig,
+    check_numbers,
+    rename_flags,
+    whole_steps,
+)
+from ..envs.names import folder_name
+from ..phases.world import domain_of, named_world, parse_task
+from ..runs.files import check_folder
+from .cells import Cell
+from .runner import Runner, run_cells
+
+Preset = Literal["paper", "small", "tiny", "modern", "modern-tiny"]
+
+
+@dataclass(frozen=True)
+class SweepCommand:
+    """Explores every world with every method, preset, seed and setting, each in a run of its own.
+
+    Kill it at any moment: rerun the command to resume. Start it again beside itself, on another GPU for instance: each
+    command takes cells that no other has. All of it may be in a file: --config FILE.
+    """
+
+    worlds: tuple[str, ...]
+    """Bare domains (walker), tasks (walker_walk), gymnasium:ID or mjcf:FILE.xml."""
+    methods: tuple[str, ...] = ("plan2explore",)
+    """Exploration objectives."""
+    presets: tuple[Preset, ...] = ("paper",)
+    """Agents."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """One run for each."""
+    vary: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """A setting and its values: agent.batch=16,32. May be repeated: every combination is run."""
+    probes: tuple[str, ...] = ()
+    """Tasks whose zero-shot scores are followed: walker_walk in all worlds with a walker, file.py:function in all."""
+    steps: float = 1e6
+    """Env steps of each run."""
+    out: Path = Path("sweep")
+    """Folder of the sweep: results.csv, cells.jsonl, locks/, runs/."""
+    runner: Annotated[Runner, tyro.conf.arg(name="")] = field(default_factory=Runner)
+    view: Annotated[WorldConfig, tyro.conf.arg(name="")] = field(default_factory=WorldConfig)
+    schedule: Annotated[Schedule, tyro.conf.arg(name="")] = field(default_factory=Schedule)
+    agent: AgentConfig = field(default_factory=AgentConfig)
+
+
+def main(arguments: list[str]) -> int:
+    """Runs a sweep."""
+    arguments = rename_flags(arguments)
+    command = parse(arguments)
+    check_folder(command.out)
+    return run_cells(command.out, cells_of(command, arguments), command.runner)
+
+
+def parse(arguments: list[str], preset: str = "paper") -> SweepCommand:
+    """The command, with the settings of a preset where the arguments give no others."""
+    default = SweepCommand(worlds=tyro.MISSING, agent=PRESETS[preset])
+    return tyro.cli(SweepCommand, prog="plan2explore sweep", args=arguments, default=default)
+
+
+def cells_of(command: SweepCommand, arguments: list[str]) -> list[Cell]:
+    """A cell for each combination, seed by seed; mistakes are found here, before the first one is begun."""
+    steps, probes = whole_steps(command.steps), [_absolute(probe) for probe in command.probes]
+    followed = {world: tuple(probe for probe in probes if _fits(probe, world)) for world in command.worlds}
+    if lost := set(probes) - {probe for each in followed.values() for probe in each}:
+        raise ValueError(f"The probe {min(lost)} belongs to none of the worlds {', '.join(command.worlds)}.")
+    cells = []
+    choices = [(preset, *varied) for preset in command.presets for varied in _varied(command, arguments, preset)]
+    for seed, world, (preset, name, config), method in product(command.seeds, command.worlds, choices, command.methods):
+        find_objective(method)
+        agent = replace(config.agent, intrinsic=replace(config.agent.intrinsic, objective=method))
+        view = named_world(replace(config.world, world=world))
+        whole = ExploreConfig(view, config.schedule, agent, followed[world], seed)
+        check_numbers(whole)
+        cells.append(Cell(f"{method}-{folder_name(view.world)}-{preset}{name}-{seed}", whole, steps))
+    if not cells or steps < 1:
+        raise ValueError("There is nothing to run: give at least one world, method, preset, seed and env step.")
+    if len({cell.name for cell in cells}) < len(cells) or len({cell.config for cell in cells}) < len(cells):
+        raise ValueError(
+            "Two cells would be the same: give each world, method, preset, seed and value once, and vary settings of "
+            "explore only."
+        )
+    return cells
+
+
+def _varied(command: SweepCommand, arguments: list[str], preset: str) -> list[tuple[str, ExploreConfig]]:
+    """The configuration for each combination of values, and what it is called."""
+    axes = []
+    for text in command.vary:
+        name, equals, values = text.partition("=")
+        if not equals or not name or not values:
+            raise ValueError(f"--vary is a setting and its values, such as agent.batch=16,32; got {text!r}.")
+        axes.append([(name, value) for value in values.split(",")])
+    found = []
+    for chosen in product(*axes):
+        flags = rename_flags([f"--{name}={value}" for name, value in chosen])
+        given = parse([*arguments, *flags], preset)
+        label = "".join(f"-{name}={value}" for name, value in chosen)
+        found.append((re.sub(r"[^\w.=+-]", "_", label), ExploreConfig(given.view, given.schedule, given.agent)))
+    return found
+
+
+def _absolute(probe: str) -> str:
+    """A reward's file is found from any folder, on any node that sees it."""
+    file, colon, function = probe.partition(".py:")
+    return f"{Path(file).resolve()}{colon}{function}" if colon else probe
+
+
+def _fits(probe: str, world: str) -> bool:
+    """Whether a task can be computed from a world's states: one of the suite is about one body."""
+    task = parse_task(probe)
+    return task.reward is not None or domain_of(task.name) == domain_of(world)

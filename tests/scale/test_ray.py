@@ -1,0 +1,193 @@
+"""A sweep on a Ray cluster makes what a sequential one makes, whatever dies meanwhile."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import jax
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+from nano_cells import nano_cell, results_of_run
+from sizes import quick
+
+from plan2explore.runs.checkpoint import Checkpoints
+from plan2explore.runs.files import parse_object, read_lines, write_json
+from plan2explore.runs.folder import RunError
+from plan2explore.scale.board import Board
+from plan2explore.scale.cells import Outcome, locks_of
+from plan2explore.scale.runner import RayOptions, Runner, run_cells
+
+pytestmark = pytest.mark.xdist_group("ray")
+cluster = pytest.importorskip("plan2explore.scale.cluster")
+STEPS = 6000
+PATIENT = {"health_check_period_ms": 1000, "health_check_failure_threshold": 3, "health_check_timeout_ms": 120_000}
+"""A node that is gone is missed soon, one that is slow is not."""
+DRIVER = """
+import sys
+from pathlib import Path
+from nano_cells import nano_cell
+from plan2explore import cli
+from plan2explore.scale.runner import RayOptions, Runner, run_cells
+out, address = sys.argv[1:]
+cli._run = lambda arguments: run_cells(Path(out), [nano_cell(2, {steps})], Runner("ray", ray=RayOptions(address)))
+cli.main([])
+"""
+
+
+@pytest.fixture
+def nodes(tmp_path_factory):
+    """A cluster of three nodes of one core on this machine; all processes share what they compiled."""
+    from ray.cluster_utils import Cluster
+
+    cache = str(tmp_path_factory.mktemp("jax"))
+    paths = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", cache)
+        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        patch.setenv("PYTHONPATH", paths)
+        compilation_cache.reset_cache()
+        jax.config.update("jax_compilation_cache_dir", cache)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        head = {"num_cpus": 0, "object_store_memory": 80 * 2**20, "_system_config": PATIENT}
+        made = Cluster(initialize_head=True, head_node_args=head)
+        try:
+            for _ in range(3):
+                made.add_node(num_cpus=1, object_store_memory=80 * 2**20)
+            yield made
+        finally:
+            made.shutdown()
+
+
+def process_in(out: Path, name: str, after: int = 0) -> int:
+    """The process that has a cell, once its run has a checkpoint after so many updates: it is in the middle."""
+    ended = time.monotonic() + 900
+    while time.monotonic() < ended:
+        holder = parse_object((locks_of(out) / name).read_bytes()) if (locks_of(out) / name).exists() else None
+        if holder and lives(holder) and updates_of(out, name) > after:
+            return int(holder["process"])
+        time.sleep(0.02)
+    raise TimeoutError(f"{name} has no checkpoint")
+
+
+def updates_of(out: Path, name: str) -> int:
+    found = Checkpoints(out / "runs" / name / "checkpoints").load_latest()
+    return found[1]["updates"] if found else 0
+
+
+def lives(holder: dict) -> bool:
+    return Path(f"/proc/{holder['process']}").exists()
+
+
+def parent_of(process: int) -> int:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("PPid:"))
+
+
+@pytest.mark.slow
+def test_what_dies_is_resumed_and_all_results_equal_a_sequential_sweeps(tmp_path, nodes, capfd):
+    here, there, cells = tmp_path / "here", tmp_path / "there", [nano_cell(seed, STEPS) for seed in range(3)]
+    with quick():
+        assert run_cells(here, cells, Runner()) == 0
+
+    # The driver dies in the middle of a cell, and the next one is stopped there by Ctrl-C.
+    for deadly, status in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)):
+        before = updates_of(there, "cell-2")
+        driver = subprocess.Popen([sys.executable, "-c", DRIVER.format(steps=STEPS), str(there), nodes.address])
+        process_in(there, "cell-2", before)
+        driver.send_signal(deadly)
+        assert driver.wait() == status
+        while (holder := parse_object((locks_of(there) / "cell-2").read_bytes())) and lives(holder):
+            time.sleep(0.02)
+    assert list((there / "runs" / "cell-2" / "snapshots").iterdir())  # as whoever stops politely leaves
+
+    def kill_process() -> None:
+        os.kill(process_in(there, "cell-0"), signal.SIGKILL)
+
+    def remove_node() -> None:
+        process = process_in(there, "cell-1")
+        raylet = parent_of(process)
+        (node,) = [each for each in nodes.worker_nodes if each.all_processes["raylet"][0].process.pid == raylet]
+        nodes.remove_node(node, allow_graceful=False)
+        with suppress(ProcessLookupError):  # its processes go with it
+            os.kill(process, signal.SIGKILL)
+
+    spoilt = there / "runs" / "spoilt" / "mine.txt"
+    spoilt.parent.mkdir()
+    spoilt.write_text("")
+    with ThreadPoolExecutor(2) as pool:
+        deaths = [pool.submit(kill_process), pool.submit(remove_node)]
+        assert run_cells(there, [*cells, nano_cell(3, name="spoilt")], Runner("ray", ray=RayOptions(nodes.address))) == 1
+        assert [death.result() for death in deaths] == [None, None]
+
+    for cell, starts in zip(cells, (2, 2, 3), strict=True):
+        runs = [out / "runs" / cell.name for out in (here, there)]
+        assert results_of_run(runs[1]) == results_of_run(runs[0])
+        assert len(read_lines(runs[1] / "starts.jsonl")) == starts
+    states = [(line["cell"], line["state"]) for line in read_lines(there / "cells.jsonl")]
+    names = [cell.name for cell in cells]
+    expected = [(name, state) for name in names for state in ("explored", "finished")] + [("spoilt", "failed")]
+    assert sorted(states) == sorted(expected)  # each cell once, and its own error is not retried
+    said = capfd.readouterr()
+    assert "[4/4] spoilt: failed: " in said.out and "1 of 4 cells failed: spoilt." in said.err
+    scores = [[line.split(",")[:7] for line in (out / "results.csv").read_text().splitlines()] for out in (here, there)]
+    assert sorted(scores[0]) == sorted(scores[1]) and len(scores[0]) > 3
+
+
+# --- Without a cluster ---
+
+
+def test_a_cell_that_ray_gave_up_is_noted(tmp_path, monkeypatch):
+    def lost(ref):
+        raise cluster.ray.exceptions.WorkerCrashedError
+
+    monkeypatch.setattr(cluster.ray, "get", lost)
+    locks_of(tmp_path).mkdir()
+    outcome, _ = cluster._outcome(tmp_path, nano_cell(0), None)
+    assert outcome.state == "failed" and outcome.text.startswith("WorkerCrashedError: ")
+    (line,) = read_lines(tmp_path / "cells.jsonl")
+    assert (line["cell"], line["state"], line["error"]) == ("cell-0", "failed", outcome.text)
+
+
+@pytest.mark.parametrize(
+    ("there", "options", "needs"),
+    [
+        ({"CPU": 8}, {}, (1, 0, {})),
+        ({"CPU": 128, "GPU": 8}, {}, (16, 1, {})),
+        ({"CPU": 128, "GPU": 8}, {"gpus_per_cell": 0.5}, (8, 0.5, {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.40"})),
+        ({"CPU": 128, "GPU": 8}, {"gpus_per_cell": 0, "cpus_per_cell": 3}, (3, 0, {})),
+    ],
+)
+def test_a_cell_takes_its_share_of_a_node(monkeypatch, there, options, needs):
+    monkeypatch.setattr(cluster.ray, "cluster_resources", lambda: there)
+    found = cluster.needs_of(RayOptions(**options))
+    assert (found["num_cpus"], found["num_gpus"], found["runtime_env"]["env_vars"]) == needs
+
+
+def test_more_than_the_cluster_has_is_refused(monkeypatch):
+    monkeypatch.setattr(cluster.ray, "cluster_resources", lambda: {"CPU": 8})
+    with pytest.raises(RunError, match="1 GPUs and 1 cores, and the whole cluster has 0 and 8"):
+        cluster.needs_of(RayOptions(gpus_per_cell=1))
+
+
+def test_the_table_shows_how_far_running_cells_are(tmp_path):
+    cells = {number: nano_cell(number, 4000) for number in (1, 2, 3)}
+    board = Board(tmp_path, cells, {number: f"[{number}/3] cell-{number}" for number in cells}, {3: Outcome("finished")})
+    board._began -= 1
+    locks_of(tmp_path).mkdir()
+    write_json(locks_of(tmp_path) / "cell-1", {"process": 1, "host": "node-7"})
+    run = tmp_path / "runs" / "cell-1"
+    run.mkdir(parents=True)
+    lines = ({"env_steps": 1000 * i, "time": 10.0 * i, "update": 50 * i} for i in (1, 2))
+    (run / "metrics.jsonl").write_text("".join(f"{line}\n".replace("'", '"') for line in lines))
+    (run / "evaluations.jsonl").write_text('{"task": "cartpole_swingup", "mean": 120.4}\n')
+    table = board.table()
+    assert table.title == "1 running, 1 waiting, 1 finished"
+    (row,) = zip(*(column.cells for column in table.columns), strict=True)
+    assert row == ("[1/3] cell-1", "node-7", "2,000 of 4,000", "5.0", "cartpole_swingup 120", "0:20")
+    board._began += 3600  # a process of an earlier sweep that was killed has no cell
+    assert board.table().title == "2 waiting, 1 finished"
