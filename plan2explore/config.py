@@ -311,7 +311,7 @@ modern_tiny = replace(
     warmup=100,
     adapt_from="replay",
     adapt_batch=32,
-    adapt_discount=0.99,
+    adapt_discount=0.98,
     refine=3000,
     precision="float32",
 )  # fmt: skip

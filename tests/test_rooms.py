@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "agent": {"config"},
     "replay": {"config", "atomic", "envs", "untrusted"},
     "runs": {"config", "atomic", "agent", "bench", "replay", "untrusted"},
-    "phases": {"config", "envs", "replay", "agent", "runs", "report", "untrusted"},
+    "phases": {"config", "atomic", "envs", "replay", "agent", "runs", "report", "untrusted"},
     "bench": {"config", "envs", "replay", "agent"},
     "reference": set(),
     "report": {"config", "atomic", "envs", "replay", "agent", "runs", "phases", "reference", "untrusted"},

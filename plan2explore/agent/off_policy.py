@@ -18,18 +18,21 @@ from plan2explore.agent.policies import Actor
 from plan2explore.agent.world_model import Sequences
 from plan2explore.config import ActorCriticConfig
 
+START_STD, MAX_STD = 0.1, 0.2
+"""Of a policy that learns from replay, above the floor of its std: the greedy action matters, and noise blurs its values."""
 PER_STEP = Float[Array, "tasks time batch"]
 
 
 class TwinCritic(eqx.Module):
-    """Two estimates of the value of an action in a state; the smaller one is believed."""
+    """Two estimates of the value of an action in a state, in units of the task's range of rewards; the smaller one is
+    believed."""
 
     heads: ScalarHead
 
     def __init__(self, features: int, action: int, config: ActorCriticConfig, key: PRNGKeyArray) -> None:
         def head(key: PRNGKeyArray) -> ScalarHead:
             inputs, width, depth = features + action, config.critic_width, config.critic_depth
-            return ScalarHead(inputs, width, depth, key, config.critic_head, config.norm)
+            return ScalarHead(inputs, width, depth, key, "mse", config.norm)
 
         self.heads = eqx.filter_vmap(head)(jax.random.split(key))
 
@@ -68,8 +71,11 @@ def replay_losses(
 
     noise, next_noise = (policy.noise(each, tasks, time - 1, count) for each in jax.random.split(key))  # type: ignore[attr-defined]
     next_action = policy.sample(per_behavior(actors, after), next_noise)  # type: ignore[attr-defined]
+    unit = jnp.maximum(stats.reward_high - stats.reward_low, 1e-8)
+    scaled = stats._replace(reward_low=stats.reward_low / unit, reward_high=stats.reward_high / unit)
     discount = config.discount * ~batch.is_terminal[1:]
-    target = lax.stop_gradient(rewards + discount * bound_values(value(slow_critics, after, next_action), stats, config))
+    bootstrap = bound_values(value(slow_critics, after, next_action), scaled, config)
+    target = lax.stop_gradient(rewards / unit[:, None, None] + discount * bootstrap)
     outputs = jax.vmap(lambda critic, f, a: critic.outputs(f, a))(critics, before, action)
     critic_losses = mean(critics.heads.loss(outputs, target[:, None]).sum(1))
 
@@ -80,7 +86,7 @@ def replay_losses(
     actor_losses = -mean(values) / scale - config.entropy * mean(entropy)
     metrics = {
         "reward": mean(rewards),
-        "value": mean(values),
+        "value": mean(values) * unit,
         "critic_loss": critic_losses,
         "std": mean(policy.spread(output)),  # type: ignore[attr-defined]
         "entropy": mean(entropy),

@@ -114,7 +114,8 @@ def test_tasks_learned_from_replay_refine_the_model_once_and_resume(overlapped, 
     copy = tmp_path / "run"
     shutil.copytree(overlapped.run.path, copy, ignore=shutil.ignore_patterns("adapt"))
     settings = json.loads((copy / "run.json").read_text())
-    settings["settings"]["config"]["agent"] |= {"adapt_from": "replay", "adapt_batch": 3, "adapt_discount": 0.9, "refine": 50}
+    from_replay = {"adapt_from": "replay", "adapt_batch": 3, "adapt_discount": 0.9, "refine": 50}
+    settings["settings"]["config"]["agent"] |= from_replay
     (copy / "run.json").write_text(json.dumps(settings))
     run = p2e.Run(copy)
     policies = [nano_adapt(run, task) for task in TASKS]
