@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from plan2explore.agent.actor_critic import Stats, bound_values, per_behavior
+from plan2explore.agent.actor_critic import Stats, bound_values, per_behavior, value_limits
 from plan2explore.agent.heads import ScalarHead
 from plan2explore.agent.policies import Actor
 from plan2explore.agent.world_model import Sequences
@@ -87,6 +87,7 @@ def replay_losses(
     metrics = {
         "reward": mean(rewards),
         "value": mean(values) * unit,
+        "value_limit": jnp.maximum(*map(jnp.abs, value_limits(stats, config))) * jnp.ones(tasks),
         "critic_loss": critic_losses,
         "std": mean(policy.spread(output)),  # type: ignore[attr-defined]
         "entropy": mean(entropy),

@@ -197,7 +197,7 @@ class Evaluations(Callback):
         """Says which critics expect more than rewards can add up to."""
         for name in ["explorer", *(task.name for task in self.job.tasks)]:
             value, limit = (self.training.log.last.get(f"{name}/{what}", 0.0) for what in ("value", "value_limit"))
-            if limit and abs(value) > DIVERGED * limit:
+            if limit > 1e-6 and abs(value) > DIVERGED * limit:  # a smaller one: nothing was paid yet
                 self.training.progress.say(
                     f"The critic of {name} has diverged: it expects returns of {value:.2g}, and rewards allow {limit:.2g}. "
                     f"Scores of {name} mean little from here on; the world model is not affected, and plan2explore adapt "
