@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from plan2explore.agent import shards
 from plan2explore.agent.actor_critic import Stats, bound_values, per_behavior, value_limits
 from plan2explore.agent.heads import ScalarHead
 from plan2explore.agent.policies import Actor
@@ -64,7 +65,7 @@ def replay_losses(
     rewards, valid = jnp.moveaxis(batch.rewards, -1, 0)[:, 1:], ~batch.is_first[1:]
 
     def mean(x: PER_STEP) -> Float[Array, " tasks"]:
-        return (x * valid).sum((1, 2)) / jnp.maximum(valid.sum(), 1)
+        return (x * valid).sum((1, 2)) / jnp.maximum(shards.mean(valid.sum()), 1)
 
     def value(critics: TwinCritic, features: Array, action: Array) -> PER_STEP:
         return jax.vmap(lambda critic, f, a: critic.value(f, a))(critics, features, action)
@@ -81,7 +82,7 @@ def replay_losses(
 
     output = per_behavior(actors, before)
     values = value(lax.stop_gradient(critics), before, policy.sample(output, noise))  # type: ignore[attr-defined]
-    scale = lax.stop_gradient(jnp.maximum(mean(jnp.abs(values)), 1e-8))
+    scale = lax.stop_gradient(jnp.maximum(shards.mean(mean(jnp.abs(values))), 1e-8))
     entropy = policy.entropy(output, noise)  # type: ignore[attr-defined]
     actor_losses = -mean(values) / scale - config.entropy * mean(entropy)
     metrics = {
