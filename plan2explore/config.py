@@ -33,9 +33,11 @@ class Spaces:
     """Choices of each discrete action, whose one-hot vectors make up the action; empty for continuous actions."""
     terminates: bool = False
     """Whether episodes may terminate: the agent then has a continue head."""
+    features: int | None = None
+    """Numbers in a frozen world model's features, where replay holds these in place of observations."""
 
     def __post_init__(self) -> None:
-        if self.image is None and self.proprio is None:
+        if self.image is None and self.proprio is None and self.features is None:
             raise ValueError(
                 "The agent would see nothing: give Spaces an image size, a proprio size, or both."
             )
@@ -231,7 +233,7 @@ class AgentConfig:
     """Where a task named afterwards is learned: in imagination (the paper), or from relabelled replay (TD3 on the world
     model's states)."""
     adapt_batch: int | None = None
-    """Sequences in a batch of an adaptation; none: `batch`."""
+    """Sequences in a batch of an adaptation, or as many single steps from replay; none: `batch`."""
     adapt_discount: float | None = None
     """Discount per step of a task named afterwards; none: `actor_critic.discount`."""
     refine: int = 0

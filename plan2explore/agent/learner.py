@@ -39,7 +39,7 @@ from plan2explore.agent.intrinsic.objective import Experience, Transition
 from plan2explore.agent.off_policy import TwinCritic, replay_losses
 from plan2explore.agent.optimizer import TrainState, apply_gradients
 from plan2explore.agent.policies import Actor
-from plan2explore.agent.world_model import Observation, Sequences, State, infer_states, model_loss
+from plan2explore.agent.world_model import Observation, Sequences, State, infer_states, known_states, model_loss
 from plan2explore.config import AgentConfig, Spaces
 
 CAUSES = ("model", "intrinsic", "reward", "critic", "actor")
@@ -47,7 +47,8 @@ CAUSES = ("model", "intrinsic", "reward", "critic", "actor")
 Metrics = dict[str, Float[Array, "..."]]
 BatchArrays = Mapping[str, Num[Array, "batch time ..."]]
 """Sequences: `action`, `is_first`, `is_terminal` and, as the spaces say, `image`, `proprio` and `reward` (batch, time,
-tasks). Step t holds the observation o_t, the action a_(t-1) that led to it and the reward r_t that came with it."""
+tasks); or the `features` of a frozen world model in place of observations. Step t holds the observation o_t, the action
+a_(t-1) that led to it and the reward r_t that came with it."""
 
 
 class LearnerState(NamedTuple):
@@ -219,7 +220,8 @@ def _update(agent: Agent, state: LearnerState, batch: BatchArrays) -> tuple[Lear
 def open_batch(agent: Agent, batch: BatchArrays) -> Sequences:
     """The batch with time first, checked."""
     spaces = agent.spaces
-    needed = [name for name in ("image", "proprio") if getattr(spaces, name) is not None]
+    observed = [name for name in ("image", "proprio") if getattr(spaces, name) is not None]
+    needed = ["features"] if "features" in batch else observed
     needed += ["action", "is_first", "is_terminal"] + ["reward"] * (spaces.tasks > 0)
     missing = [name for name in needed if name not in batch]
     if missing:
@@ -235,6 +237,7 @@ def open_batch(agent: Agent, batch: BatchArrays) -> Sequences:
         rewards.astype(jnp.float32),
         taken["is_first"],
         taken["is_terminal"],
+        taken.get("features"),
     )
 
 
@@ -256,8 +259,10 @@ def model_gradients(agent: Agent, nets: Networks, batch: Sequences, key: PRNGKey
         model = trained.get("model", nets.model)
         if agent.config.learn_model:
             total, output = model_loss(model, batch, key)
-        else:
+        elif batch.features is None:
             total, output = jnp.zeros(()), infer_states(model, batch, key)
+        else:
+            total, output = jnp.zeros(()), known_states(model, batch.features)
         losses = reward_losses(agent, trained["reward"], output.rssm.states.features, batch)
         return total + losses.sum(), (total, losses, output)
 

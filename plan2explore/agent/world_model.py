@@ -48,6 +48,8 @@ class Sequences(NamedTuple):
     rewards: Float[Array, "time batch tasks"]
     is_first: Bool[Array, "time batch"]
     is_terminal: Bool[Array, "time batch"]
+    features: Float[Array, "time batch features"] | None = None
+    """Of a frozen model, in place of observations."""
 
 
 class GRUCore(eqx.Module):
@@ -233,6 +235,13 @@ def infer_states(model: WorldModel, batch: Sequences, key: PRNGKeyArray) -> Mode
     with jax.named_scope("rssm"):
         inferred = model.rssm.observe(batch.actions.astype(embeddings.dtype), embeddings, batch.is_first, key)
     return ModelOutput(inferred, embeddings, {})
+
+
+def known_states(model: WorldModel, features: Float[Array, "time batch features"]) -> ModelOutput:
+    """The states of a batch of features that the model inferred before."""
+    features = features.astype(model.rssm.dtype)
+    states = State(features[..., : model.rssm.deter], features[..., model.rssm.deter :])
+    return ModelOutput(RSSMOutput(states, None, None), features[..., :0], {})
 
 
 def kl_loss(model: WorldModel, posterior: Any, prior: Any) -> tuple[Float[Array, "time batch"], Float[Array, "time batch"]]:

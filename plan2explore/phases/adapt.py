@@ -9,7 +9,9 @@ import json
 import logging
 import re
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from jaxtyping import PRNGKeyArray
 from safetensors.numpy import load_file, save
 
 from ..agent.actor_critic import init_stats
+from ..agent.agent import Params
+from ..agent.inspect import posterior_states
 from ..agent.learner import Learner, LearnerState, check_finite
 from ..agent.off_policy import MAX_STD, START_STD
 from ..agent.optimizer import TrainState, init_train_state
@@ -26,11 +30,12 @@ from ..atomic import write_file
 from ..config import AdaptConfig, AgentConfig, ExploreConfig, Schedule, Spaces, check_numbers, differences, read_config
 from ..envs import Task
 from ..envs.names import DATASET
-from ..replay import relabel
-from ..replay.buffer import Replay, plan_replay, replay_rows
+from ..replay import Episode, relabel
+from ..replay.buffer import Place, Replay, plan_replay, replay_rows
 from ..replay.files import EpisodeFolder
 from ..runs.checkpoint import Checkpoints, unpack_params
 from ..runs.folder import RunError, RunFolder, begin_run
+from .collect import select_obs
 from .device import prepare_device
 from .explore import capacity, changed_rewards, open_training, own_tasks, read_stored, stored, stored_config
 from .model import KINDS, Model, read_params
@@ -43,6 +48,8 @@ from .world import WorldInfo, agent_spaces, check_origin, check_room, check_simu
 log = logging.getLogger("plan2explore.phases")
 
 REFINE_RATE, REFINE_BLOCK = 0.2, 25
+FEATURES = 5  # a random stream, as COLLECT and SAMPLE in training.py
+LANES = 16  # episodes whose states are inferred together
 
 
 def adapt(
@@ -195,14 +202,23 @@ class Adaptation:
         plan = plan_replay(job.schedule.memory, room, spaces)
         progress.say(plan.sentence)
         replay = Replay(plan.place, room, job.environments, spaces, agent.batch, agent.length)
-        for number, episode in self._explored_episodes().load_all():
-            if number in rewards:
-                replay.add_episode(replay_rows(episode, spaces, rewards[number][:, None]))
+        for episode, labels in self._labelled(rewards):
+            replay.add_episode(replay_rows(episode, spaces, labels[:, None]))
         with open_training(job, learner, replay, progress, start=lambda: start(replay, progress)) as training:
+            if learner.agent.from_replay and not agent.learn_model:
+                progress.say("Inferring the world model's states along all episodes ...")
+                key, labelled = jax.random.fold_in(training.key, FEATURES), self._labelled(rewards)
+                training.source = feature_replay(learner, training.state.params, labelled, plan.place, replay.steps, key)
             training.run(lambda: job.folder.record_start(sys.argv))
         if job.goal:
             collected = counted(len(training.episodes.numbers()), "episode")
             progress.say(f"Collected {collected} for {self.task.name}.")
+
+    def _labelled(self, rewards: dict[int, np.ndarray]) -> Iterator[tuple[Episode, np.ndarray]]:
+        """The run's episodes with their rewards."""
+        for number, episode in self._explored_episodes().load_all():
+            if number in rewards:
+                yield episode, rewards[number]
 
     def _explored_episodes(self) -> EpisodeFolder:
         return EpisodeFolder(self.run.folder.episodes, read_only=True)
@@ -246,6 +262,46 @@ def task_agent(explored: ExploreConfig, learn_model: bool) -> Any:
     intrinsic = replace(agent.intrinsic, objective="dreamer")
     batch = agent.adapt_batch or agent.batch
     return replace(agent, actor_critic=actor_critic, intrinsic=intrinsic, batch=batch, learn_model=learn_model)
+
+
+def feature_replay(
+    learner: Learner,
+    params: Params,
+    episodes: Iterable[tuple[Episode, np.ndarray]],
+    place: Place,
+    capacity: int,
+    key: PRNGKeyArray,
+) -> Replay:
+    """Single steps of episodes with their rewards, as the states that a frozen model infers.
+
+    They are inferred once, along whole episodes, as they are when a policy acts. Inferred from the start of a short
+    sequence they would be states that no policy meets.
+    """
+    agent, model = learner.agent, {"model": params["model"]}
+    spaces = replace(agent.spaces, image=None, proprio=None, features=agent.sizes.deter + agent.sizes.stoch)
+    replay = Replay(place, capacity, 1, spaces, agent.config.batch * agent.config.length, 2)
+    episodes = iter(episodes)
+    while group := list(islice(episodes, LANES)):
+        time = 1 << (max(len(episode) for episode, _ in group) - 1).bit_length()  # few lengths to compile for
+
+        image, proprio, action = (
+            side_by_side([getattr(episode, name) for episode, _ in group], time) for name in ("image", "proprio", "action")
+        )
+        observation = select_obs(agent.spaces, image, proprio)
+        states = posterior_states(agent, model, observation, action, jax.random.fold_in(key, replay.steps))
+        features = np.asarray(states.features, np.float32)
+        for lane, (episode, rewards) in enumerate(group):
+            rows = replay_rows(episode, spaces, rewards[:, None])
+            replay.add_episode(rows | {"features": features[: len(episode), lane]})
+    return replay
+
+
+def side_by_side(arrays: Sequence[np.ndarray], time: int) -> np.ndarray:
+    """Arrays of different lengths padded to one, and to `LANES` arrays: (time, lanes, ...)."""
+    padded = np.zeros((time, LANES, *arrays[0].shape[1:]), arrays[0].dtype)
+    for lane, array in enumerate(arrays):
+        padded[: len(array), lane] = array
+    return padded
 
 
 def refine_model(agent: AgentConfig, spaces: Spaces, model: TrainState, replay: Replay, key: PRNGKeyArray) -> TrainState:

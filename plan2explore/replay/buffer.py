@@ -46,6 +46,8 @@ def columns_of(spaces: Spaces) -> dict[str, Column]:
         columns["image"] = Column((spaces.image, spaces.image, 3), np.dtype(np.uint8))
     if spaces.proprio is not None:
         columns["proprio"] = Column((spaces.proprio,), np.dtype(np.float32))
+    if spaces.features is not None:
+        columns["features"] = Column((spaces.features,), np.dtype(np.float32))
     if spaces.tasks:
         columns["reward"] = Column((spaces.tasks,), np.dtype(np.float32))
     return columns

@@ -1,5 +1,6 @@
 """Phase 2: zero-shot without a step, few-shot by the episode, and a run that stays as it was."""
 
+import itertools
 import json
 import math
 import shutil
@@ -20,7 +21,8 @@ from plan2explore.envs.mujoco_env import MujocoEnv
 from plan2explore.envs.tasks import RewardError
 from plan2explore.envs.vector import VectorEnv
 from plan2explore.phases import callbacks
-from plan2explore.phases.adapt import Adaptation, refine_model, shared_out, task_agent
+from plan2explore.phases.adapt import Adaptation, feature_replay, refine_model, shared_out, task_agent
+from plan2explore.phases.collect import select_obs
 from plan2explore.phases.explore import stored_config
 from plan2explore.phases.training import Training
 from plan2explore.phases.world import agent_spaces
@@ -128,6 +130,35 @@ def test_tasks_learned_from_replay_refine_the_model_once_and_resume(overlapped, 
     again = snapshot(nano_adapt(run, TASKS[1], out=tmp_path / "again").path, 0)
     assert all(np.array_equal(again[name], first[1][name]) for name in ("model", "actor", "critic"))
     assert nano_adapt(run, TASKS[0], shots=1).evaluate(1).episodes
+
+
+def test_a_task_learns_from_replay_in_the_states_in_which_its_policy_acts(overlapped, monkeypatch):
+    explored = stored_config(overlapped.run.folder)
+    agent = task_agent(replace(explored, agent=replace(explored.agent, adapt_from="replay")), learn_model=False)
+    info = Adaptation(overlapped.run, None, explored, AdaptConfig(), 5000).info
+    learner, key = Learner(agent, agent_spaces(explored.world, info, 1)), jax.random.key(3)
+    latent = type(learner.agent.layouts["model"].rest.rssm.latent)
+    noise = latent.noise
+    monkeypatch.setattr(latent, "noise", lambda self, key, *batch: 0 * noise(self, key, *batch))  # nothing is left to chance
+    state = learner.init(key)
+    whole, other = itertools.islice(overlapped.run.episodes(), 2)
+    short = replace(other, **{name: getattr(other, name)[:7] for name in ("image", "proprio", "action")})
+    labelled = [(episode, np.arange(len(episode)) + 1.0) for episode in (whole, short)]
+    replay = feature_replay(learner, state.params, labelled, "host", 100, key)
+    assert replay.steps == len(whole) + 7
+    stored = np.asarray(replay.newest(1, replay.steps)["features"][0])
+    for episode, rewards in labelled:
+        carried, first = learner.carry(1), np.ones(1, bool)
+        for step, _ in enumerate(rewards):
+            carried = carried._replace(action=jnp.asarray(episode.action[step : step + 1]))
+            observation = select_obs(learner.agent.spaces, episode.image[step : step + 1], episode.proprio[step : step + 1])
+            _, carried = learner.act(state, carried, observation, first & (step == 0), key, "mode", 0)
+            at = step if episode is whole else len(whole) + step
+            np.testing.assert_allclose(stored[at], carried.state.features[0], rtol=1e-4, atol=1e-5)
+    batch = replay.sample(key, 1)
+    assert batch["features"].shape == (1, agent.batch * agent.length, 2, 12)
+    follows = np.asarray(batch["reward"][0, :, 1, 0] - batch["reward"][0, :, 0, 0])
+    assert np.array_equal(follows == 1, ~np.asarray(batch["is_first"][0, :, 1]))
 
 
 def test_replay_is_the_runs_with_the_tasks_rewards(overlapped):
