@@ -11,6 +11,7 @@ from math import exp
 from pathlib import Path
 from typing import Any, Literal
 
+import imageio_ffmpeg
 import numpy as np
 import tyro
 from rich.console import Console
@@ -28,15 +29,15 @@ from .phases.progress import duration
 from .phases.run import Run
 from .report.page import write_report
 from .report.pictures import write_video
-from .runs.files import append_line, keep_lines, read_json, read_lines
+from .runs.files import append_line, keep_lines, read_lines
 from .runs.folder import RunError, RunFolder
 
-WORLD = "maze_u"
+WORLD = "maze_rooms"
 METHODS = ("plan2explore", "random")
 TITLES = {"plan2explore": "Plan2Explore", "random": "random actions"}
-STEPS, UPDATES = 20_000, 3_000
+STEPS, UPDATES = 24_000, 4_000
 SOLVED = 500
-"""A task counts as solved at half of what standing at its goal for the whole episode would pay."""
+"""From this score on a task counts as solved: at the place, or on the round, for half of an episode."""
 
 
 def reach(x: float, y: float) -> Callable[[Any], float]:
@@ -49,25 +50,22 @@ def reach(x: float, y: float) -> Callable[[Any], float]:
     return near
 
 
-def half_way(physics: Any) -> float:
-    """A reward of one's own, the README's: wait half-way down the northern corridor."""
-    x, y = physics.data.qpos
-    return exp(-2 * ((x + 1.5) ** 2 + (y - 1) ** 2))
+def patrol(physics: Any) -> float:
+    """A reward of one's own, the README's: go round in the north-east room, clockwise."""
+    (x, y), (vx, vy) = physics.data.qpos - (2.5, 2), physics.data.qvel
+    return (y * vx - x * vy) / 5 * exp(-(x**2 + y**2) / 4)
 
 
-TASKS = (
-    Task("north_east", reward=reach(3.5, 1)),
-    Task("north", reward=reach(0.5, 1)),
-    Task("half_way", reward=half_way),
-    Task("north_west", reward=reach(-3.5, 1)),
-)
+PLACES = {"north_west": (-2.5, 2.5), "north_east": (2.5, 2.0), "south_east": (2.5, -3.0)}
+"""The middle of each room but that of the start: x and y, in cells from the middle of the maze."""
+TASKS = (*(Task(name, reward=reach(*place)) for name, place in PLACES.items()), Task("patrol", reward=patrol))
 
 
 @dataclass(frozen=True)
 class DemoCommand:
     """Explores a maze without reward, with Plan2Explore and at random, then solves four tasks with what each learned.
 
-    For 2 CPU cores: about six minutes. Leaves a picture, a table, a video and a report.
+    For 2 CPU cores, a few minutes. Leaves a picture, a table, a video and a report.
     """
 
     out: Path = Path("runs/demo")
@@ -101,10 +99,13 @@ def main(arguments: list[str]) -> int:
     console.print(maps_of(runs), markup=False, highlight=False)
     console.print(table_of(scores))
     shares = {method: maze.coverage(WORLD, states_of(run)) for method, run in runs.items()}
-    write_results(command, scores, shares, time.monotonic() - start)
-    draw(command.out / "demo.png", runs, scores)
-    say("Writing the report")
-    page = write_report([run.path for run in runs.values()], command.out / "report.html")
+    page = command.out / "report.html"
+    if not (command.out / "demo.json").exists():  # written last: a second start has nothing to do
+        say("Drawing the picture and the video, writing the report")
+        draw(command.out / "demo.png", runs, scores)
+        write_video(command.out / "demo.mp4", side_by_side(command), fps=25, pixels=1024)
+        write_report([run.path for run in runs.values()], page)
+        write_results(command, scores, shares, time.monotonic() - start)
     console.print(headline(shares, scores), markup=False)
     console.print(f"{duration(time.monotonic() - start)}. Picture, video and scores: {command.out}; report: {page}")
     return 0
@@ -134,7 +135,7 @@ def beside(command: DemoCommand, method: str) -> Iterator[None]:
 def demo_config(method: str, seed: int) -> ExploreConfig:
     """The modern preset for CPUs, which observes vectors."""
     agent = replace(modern_tiny, intrinsic=replace(modern_tiny.intrinsic, objective=method))
-    schedule = Schedule(updates_per_episode=500, environments=1, evaluate_every=0, snapshot_every=STEPS, seed_episodes=2)
+    schedule = Schedule(environments=1, evaluate_every=0, snapshot_every=STEPS, seed_episodes=2)
     return ExploreConfig(WorldConfig(WORLD, obs="proprio"), schedule, agent, seed=seed)
 
 
@@ -142,27 +143,54 @@ def play(command: DemoCommand, method: str, say: Callable[[str], None]) -> dict[
     """Explores, then adapts to every task and evaluates it. Results that are there are read."""
     say(f"Exploring with {TITLES[method]}: {STEPS:,} env steps, no reward")
     run = explore(WORLD, STEPS, command.out / method, config=demo_config(method, command.seed))
-    video, found = command.out / f"{method}.mp4", {}
+    found = {}
     for task in TASKS:
         say(f"Adapting to {task.name} after {TITLES[method]}, without another step in the maze")
-        policy = adapt(run, task, updates=UPDATES, seed=command.seed, evaluate_episodes=0)
-        found[task.name] = scores_of(policy, command, again=not video.exists())
+        found[task.name] = scores_of(adapt(run, task, updates=UPDATES, seed=command.seed, evaluate_episodes=0), command)
         say(str(found[task.name]))
-    if not video.exists():
-        write_video(video, np.concatenate([scores.frames for scores in found.values()], 2), fps=25, pixels=1024)
     return found
 
 
-def scores_of(policy: Policy, command: DemoCommand, again: bool) -> Scores:
+def scores_of(policy: Policy, command: DemoCommand) -> Scores:
     """Plays a policy. Its scores are the adaptation's one evaluation, for reports, tables and the next time."""
     folder = RunFolder.open(policy.path)
     for line in read_lines(folder.evaluations_file):
-        if len(line.get("episodes", [])) == command.episodes and policy.film.exists() and not again:
+        if len(line.get("episodes", [])) == command.episodes and policy.film.exists():
             return Scores(policy.task.name, tuple(line["episodes"]))
     scores = policy.evaluate(command.episodes, command.seed, policy.film, mode="sample")
     keep_lines(folder.evaluations_file, [])
     append_line(folder.evaluations_file, scores.summary() | {"evaluation": 0, "updates": UPDATES})
     return scores
+
+
+def side_by_side(command: DemoCommand) -> np.ndarray:
+    """Each policy's first episode, (time, height, width, 3): tasks by columns, explorations by rows, places marked."""
+    rows = []
+    for method in METHODS:
+        files = [command.out / method / "adapt" / task.name / "videos" / f"{task.name}-0.mp4" for task in TASKS]
+        videos = [mark(read_video(file), PLACES.get(task.name)) for file, task in zip(files, TASKS, strict=True)]
+        rows.append(np.concatenate([video[: min(map(len, videos))] for video in videos], 2))
+    return np.concatenate([row[: min(map(len, rows))] for row in rows], 1)
+
+
+def read_video(file: Path) -> np.ndarray:
+    """The frames of an mp4."""
+    reader = imageio_ffmpeg.read_frames(str(file))
+    width, height = next(reader)["size"]
+    return np.stack([np.frombuffer(frame, np.uint8).reshape(height, width, 3) for frame in reader])
+
+
+def mark(frames: np.ndarray, place: tuple[float, float] | None) -> np.ndarray:
+    """Frames with a white ring around a place of the maze."""
+    if place is None:
+        return frames
+    seen = maze.CAMERA * maze.half_size(WORLD)  # from the middle to the edge of a frame, in cells
+    height, width = frames.shape[1:3]
+    rows, columns = np.mgrid[:height, :width]
+    away = np.hypot(
+        (2 * columns / width - 1) * seen - place[0], (1 - 2 * rows / height) * seen - place[1]
+    )
+    return np.where(np.abs(away - 0.75)[..., None] < 0.12, np.uint8(255), frames)
 
 
 def solved(scores: dict[str, Scores]) -> int:
@@ -215,9 +243,10 @@ def maps_of(runs: dict[str, Run]) -> str:
     """The maze with visited cells, one exploration beside the other, for the terminal."""
     drawn = []
     for method, run in runs.items():
-        counts = visits_of(states_of(run))
-        marks = [["██" if np.isnan(count) else "··" if count else "  " for count in row] for row in counts]
-        drawn.append([TITLES[method].ljust(2 * len(marks[0])), *("".join(row) for row in marks)])
+        coverage = maze.Coverage(WORLD)
+        coverage.add(states_of(run))
+        lines = str(coverage).splitlines()
+        drawn.append([TITLES[method].ljust(len(lines[0])), *lines])
     return "\n" + "\n".join("   ".join(lines) for lines in zip(*drawn, strict=True))
 
 
@@ -225,13 +254,10 @@ def write_results(
     command: DemoCommand, scores: dict[str, dict[str, Scores]], shares: dict[str, float], seconds: float
 ) -> None:
     """Everything as JSON."""
-    file = command.out / "demo.json"
-    if file.exists():  # nothing was done again: the time is that of the first start
-        seconds = read_json(file).get("seconds", seconds)
     plain = {method: {task: each.summary() for task, each in found.items()} for method, found in scores.items()}
     content = {"seed": command.seed, "seconds": round(seconds, 1), "machine": machine(), "coverage": shares}
     content["scores"] = plain
-    file.write_text(json.dumps(content, indent=1) + "\n")
+    (command.out / "demo.json").write_text(json.dumps(content, indent=1) + "\n")
 
 
 def draw(file: Path, runs: dict[str, Run], scores: dict[str, dict[str, Scores]]) -> None:
@@ -240,7 +266,7 @@ def draw(file: Path, runs: dict[str, Run], scores: dict[str, dict[str, Scores]])
 
     shares = (0.1, 0.25, 0.5, 1.0)
     widths = [*[1.0] * len(shares), 1.7]
-    figure, axes = plt.subplots(len(runs), len(widths), figsize=(13, 5.2), width_ratios=widths, layout="constrained")
+    figure, axes = plt.subplots(len(runs), len(widths), figsize=(13, 5.0), width_ratios=widths, layout="constrained")
     colours = plt.get_cmap("viridis").with_extremes(bad="0.25", under="white")
     for row, (method, run) in zip(axes, runs.items(), strict=True):
         states = states_of(run)

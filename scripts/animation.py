@@ -6,7 +6,6 @@ First the cells that both explorations visit, then the four policies that were a
 import sys
 from pathlib import Path
 
-import imageio_ffmpeg
 import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -15,9 +14,11 @@ from plan2explore import demo
 from plan2explore.envs import maze
 from plan2explore.phases.run import Run
 
-WIDTH, HEIGHT, CELL = 720, 260, 32
+WIDTH, HEIGHT, CELL = 720, 345, 22
 GROWTH, PLAYED = 36, 60  # frames of the explorations and of the policies
-FONT = ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf"), 17)
+FONT, SMALL = (
+    ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf"), size) for size in (17, 14)
+)
 
 
 def caption(text: str) -> tuple[Image.Image, ImageDraw.ImageDraw]:
@@ -36,30 +37,33 @@ def explorations(folder: Path) -> list[Image.Image]:
         frame, draw = caption(f"1. Explore without any reward: {share * demo.STEPS:,.0f} env steps")
         for number, (method, visited) in enumerate(states.items()):
             seen = visited[: max(1, int(share * len(visited)))]
-            left, top = 14 + number * 360, 50
+            left, top = 60 + number * 340, 44
             for (i, j), count in np.ndenumerate(demo.visits_of(seen)):
                 colour = (64, 64, 64) if np.isnan(count) else (70, 150, 110) if count else (235, 235, 235)
                 box = (left + j * CELL, top + i * CELL, left + (j + 1) * CELL - 2, top + (i + 1) * CELL - 2)
                 draw.rectangle(box, fill=colour)
             text = f"{demo.TITLES[method]}: {maze.coverage(demo.WORLD, seen):.0%} visited"
-            draw.text((left, top + 5 * CELL + 10), text, fill="black", font=FONT)
+            draw.text((left, top + 11 * CELL + 8), text, fill="black", font=FONT)
         frames.append(frame)
     return frames
 
 
 def policies(folder: Path) -> list[Image.Image]:
-    """The demo's video of the adapted policies, with the tasks' names."""
-    reader = imageio_ffmpeg.read_frames(str(folder / "plan2explore.mp4"))
-    width, height = next(reader)["size"]
-    video = [np.frombuffer(each, np.uint8).reshape(height, width, 3) for each in reader]
+    """The policies that were adapted after each exploration, with the tasks' names."""
+    video = demo.read_video(folder / "demo.mp4")
+    panel = video.shape[1] // 2
     frames = []
     for index in np.linspace(0, min(len(video) - 1, 4 * PLAYED), PLAYED).astype(int):
         frame, draw = caption("2. Name tasks afterwards, solve them without another step in the maze")
-        panel = (WIDTH - 24) // len(demo.TASKS)
-        picture = Image.fromarray(video[index]).resize((panel * len(demo.TASKS), panel * len(demo.TASKS) * height // width))
-        frame.paste(picture, (12, 45))
-        for number, task in enumerate(demo.TASKS):
-            draw.text((14 + number * panel, 50 + picture.height), task.name, fill="black", font=FONT)
+        side = 138
+        for row, method in enumerate(demo.METHODS):
+            for column, task in enumerate(demo.TASKS):
+                left, top = 150 + column * (side + 3), 40 + row * (side + 3)
+                part = video[index, row * panel : (row + 1) * panel, column * panel : (column + 1) * panel]
+                frame.paste(Image.fromarray(part).resize((side, side)), (left, top))
+                if row == 0:
+                    draw.text((left + 4, top + side * 2 + 4), task.name, fill="black", font=SMALL)
+            draw.text((12, 40 + row * (side + 3) + side // 2), f"after\n{demo.TITLES[method]}", fill="black", font=SMALL)
         frames.append(frame)
     return frames
 

@@ -6,11 +6,13 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from sizes import NANO, quick
 
+import plan2explore as p2e
 from plan2explore import demo
 from plan2explore.envs import maze
 from plan2explore.phases.evaluate import Scores
@@ -36,7 +38,7 @@ def test_the_journey_leaves_a_table_a_picture_a_video_and_a_report(tmp_path, mon
     with quick():
         assert demo.main(["--out", str(tmp_path), "--episodes", "2"]) == 0
     printed = capsys.readouterr().out
-    for words in ("random actions", "Plan2Explore visited", "north_east", "of 2 tasks", str(tmp_path / "report.html")):
+    for words in ("random actions", "Plan2Explore visited", "north_west", "of 2 tasks", str(tmp_path / "report.html")):
         assert words in " ".join(printed.split())
     found = json.loads((tmp_path / "demo.json").read_text())
     assert found["machine"]["commit"] and found["seconds"] > 0
@@ -45,15 +47,16 @@ def test_the_journey_leaves_a_table_a_picture_a_video_and_a_report(tmp_path, mon
     for scores in found["scores"].values():
         assert [len(each["episodes"]) for each in scores.values()] == [2, 2]
     assert (tmp_path / "demo.png").stat().st_size > 5000
-    assert all((tmp_path / f"{method}.mp4").stat().st_size > 500 for method in demo.METHODS)
+    video = demo.read_video(tmp_path / "demo.mp4")
+    assert video.shape[1:] == (1024, 1024, 3) and (video == 255).all(-1).any()  # two explorations, two tasks, marks
     page = (tmp_path / "report.html").read_text()
     assert "<html" in page[:500].lower() and page.count("data:video/mp4") >= 4  # both explorations, and the two tasks
 
     def refuse(*_, **__):
-        raise AssertionError("played again")
+        raise AssertionError("done again")
 
-    monkeypatch.setattr(Policy, "evaluate", refuse)
-    monkeypatch.setattr(demo, "write_report", lambda runs, out: out)
+    for owner, name in ((Policy, "evaluate"), (demo, "write_report"), (demo, "draw"), (demo, "write_video")):
+        monkeypatch.setattr(owner, name, refuse)
     assert demo.main(["--out", str(tmp_path), "--episodes", "2"]) == 0
     again = json.loads((tmp_path / "demo.json").read_text())
     assert (again["scores"], again["seconds"]) == (found["scores"], found["seconds"])
@@ -68,18 +71,40 @@ def test_the_process_beside_the_demo_is_one_exploration_and_its_failure_is_said(
     assert "seed" in (tmp_path / "random.log").read_text()
 
 
-def test_goals_lie_where_their_names_say():
-    states = np.zeros((len(demo.TASKS), 2))
-    for row, task in enumerate(demo.TASKS):
-        # The place where the reward is 1, found on a grid of half cells.
-        grid = [(x / 2, y / 2) for x in range(-10, 11) for y in range(-10, 11)]
-        paid = [task.reward(type("physics", (), {"data": type("data", (), {"qpos": np.array(place)})})) for place in grid]
-        assert max(paid) == 1
-        states[row] = grid[int(np.argmax(paid))]
-    cells = [tuple(cell) for cell in maze.cell_of(demo.WORLD, states).tolist()]
-    assert set(cells) <= set(maze.free_cells(demo.WORLD))
-    goals = maze.goals(demo.WORLD)
-    assert (cells[0], cells[1], cells[3]) == (goals["goal_ne"], goals["goal_n"], goals["goal_nw"])
+def physics(place, velocity=(0.0, 0.0)):
+    data = SimpleNamespace(qpos=np.array(place), qvel=np.array(velocity))
+    return SimpleNamespace(data=data)
+
+
+def test_places_lie_in_the_rooms_of_their_names_and_pay_1():
+    rooms = {"north_west": (-1, 1), "north_east": (1, 1), "south_east": (1, -1)}
+    for task in demo.TASKS[:3]:
+        place = demo.PLACES[task.name]
+        assert tuple(np.sign(place)) == rooms[task.name] and task.reward(physics(place)) == 1
+        assert all(tuple(cell) in maze.free_cells(demo.WORLD) for cell in maze.cell_of(demo.WORLD, np.array([place])))
+
+
+def test_patrolling_pays_for_going_round_clockwise_in_the_north_east_room_alone():
+    east = (3.5, 2.0)  # of the middle of the room
+    assert demo.patrol(physics(east, (0.0, -6.0))) > 0.5 > 0 > demo.patrol(physics(east, (0.0, 6.0)))
+    assert demo.patrol(physics(east)) == demo.patrol(physics(east, (6.0, 0.0))) == 0
+    assert abs(demo.patrol(physics((-2.5, -3.0), (6.0, 0.0)))) < 1e-3
+
+
+def test_a_place_is_marked_where_the_camera_shows_it():
+    env = p2e.make(demo.WORLD, size=128)
+    place = demo.PLACES["north_west"]
+    env.reset(seed=0)
+    state = env.unwrapped.physics.get_state()
+    state[:2] = place
+    with env.unwrapped.physics.reset_context():
+        env.unwrapped.physics.set_state(state)
+    ball = (env.render().astype(int) @ (1, -1, -1)) > 60  # red
+    env.close()
+    ring = (demo.mark(np.zeros((1, 128, 128, 3), np.uint8), place)[0] == 255).all(-1)
+    assert ball.any() and ring.any()
+    middles = [np.argwhere(found).mean(0) for found in (ball, ring)]
+    np.testing.assert_allclose(*middles, atol=1.5)
 
 
 def test_visits_count_cells_and_know_walls():
@@ -113,6 +138,6 @@ def test_the_headline_says_what_happened():
 
 
 def test_the_readme_shows_the_demos_own_reward():
-    body = inspect.getsource(demo.half_way).splitlines()[-2:]
+    body = inspect.getsource(demo.patrol).splitlines()[-2:]
     readme = (ROOT / "README.md").read_text()
     assert all(line.strip() in readme for line in body)

@@ -7,6 +7,7 @@ two joints each, and walks.
 """
 
 import functools
+import math
 
 import numpy as np
 
@@ -54,6 +55,7 @@ SPEED = 6.25  # cells a second along each axis: four actions of two env steps a 
 TIME_CONSTANT = 0.12  # seconds in which a ball that is not pushed loses all but 1/e of its speed
 TIMESTEP, SUBSTEPS = 0.01, 2
 RADIUS, WALL_HEIGHT = 0.15, 0.4
+CAMERA = 4 * math.tan(math.radians(15))  # half of what the camera sees, in halves of the maze
 MARKER = 0.4  # radius of the ball as it is drawn: seen well in 64 x 64 pixels
 START_NOISE = 0.1  # cells, either way
 ANT_TIMESTEP, ANT_SUBSTEPS = 0.005, 4
@@ -116,6 +118,12 @@ class Coverage:
         states = states.reshape(-1, states.shape[-1])
         cells = cell_of(self._domain, states[~np.isnan(states[:, QPOS]).any(-1)])
         self._visited |= self._free & set(map(tuple, cells.tolist()))
+
+    def __str__(self) -> str:
+        """The maze as text: walls, and cells that were visited."""
+        marks = {cell: "··" if cell in self._visited else "  " for cell in self._free}
+        rows = rows_of(self._domain)
+        return "\n".join("".join(marks.get((i, j), "██") for j in range(len(row))) for i, row in enumerate(rows))
 
     @property
     def share(self) -> float:

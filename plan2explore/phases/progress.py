@@ -3,10 +3,12 @@
 import sys
 import time
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
+from ..envs.maze import Coverage
 from ..untrusted import printable
 
 QUIET = 15.0  # seconds between lines where nobody watches
@@ -39,8 +41,8 @@ class Progress:
     def __init__(self, what: str, repeat: int = 1, console: Console | None = None) -> None:
         self.what, self.repeat, self.console = what, repeat, console or PatientConsole(file=sys.stderr, soft_wrap=True)
         self.scores: dict[str, float] = {}
-        self.coverage: float | None = None
-        """Of a maze: the share of its cells that were visited."""
+        self.coverage: Coverage | None = None
+        """Of a maze: on a terminal it is drawn below the line."""
         self._live = Live(console=self.console, refresh_per_second=4, transient=True) if self.console.is_terminal else None
         self._start = self._shown = time.monotonic()
         self._first: tuple[float, int] | None = None
@@ -86,7 +88,7 @@ class Progress:
         if self._live:
             table = Table.grid(padding=(0, 1))
             table.add_row(*line)
-            self._live.update(table)
+            self._live.update(Group(table, Text(str(self.coverage))) if self.coverage else table)
         else:
             self.say("  ".join(line))
 
@@ -96,7 +98,7 @@ class Progress:
         pieces = [self.what, *([f"env steps {steps:,} of {goal:,}", f"{frames:.0f} frames/s"] if goal else [])]
         pieces += [f"updates {updates:,} of {updates_goal:,}", f"{trained:.1f} updates/s"]
         pieces.append(f"{duration(now - self._start)} gone, {self.left(now, updates, updates_goal)} left")
-        pieces += [] if self.coverage is None else [f"coverage {self.coverage:.0%}"]
+        pieces += [] if self.coverage is None else [f"coverage {self.coverage.share:.0%}"]
         return pieces + [f"{task} {score:.0f}" for task, score in self.scores.items()]
 
     def left(self, now: float, updates: int, goal: int) -> str:

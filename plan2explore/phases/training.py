@@ -273,7 +273,7 @@ class Training:
     def show(self) -> None:
         """Tells how far it is."""
         goal = max(self.job.goal, self.env_steps)
-        self.progress.coverage = self.coverage.share if self.coverage else None
+        self.progress.coverage = self.coverage
         self.progress.show(self.env_steps, goal, self.updates, self.job.due(goal))
 
     # ---- collecting ----

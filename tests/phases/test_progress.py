@@ -2,9 +2,11 @@
 
 import io
 
+import numpy as np
 import pytest
 from rich.console import Console
 
+from plan2explore.envs import maze
 from plan2explore.phases import progress as module
 from plan2explore.phases.progress import Progress, duration
 
@@ -55,8 +57,19 @@ def test_without_a_goal_in_the_world_there_are_no_frames_to_count(clock):
     assert progress.line(clock.now, 0, 0, 50, 100) == [
         "adapting", "updates 50 of 100", "2.5 updates/s", "0:24 gone, 0:20 left"
     ]  # fmt: skip
-    progress.coverage = 0.456
-    assert progress.line(clock.now, 0, 0, 50, 100)[-1] == "coverage 46%"
+
+
+def test_the_coverage_of_a_maze_is_in_the_line_and_drawn_below_it_on_a_terminal(clock):
+    file = io.StringIO()
+    progress = Progress("exploring", console=Console(file=file, force_terminal=True, width=200))
+    progress.coverage = maze.Coverage("maze_u")
+    progress.coverage.add(np.array([[0.0, *maze.centre_of("maze_u", maze.start_cell("maze_u")), 0.0, 0.0]]))
+    clock.now += 1
+    with progress:
+        progress.show(10, 100, 5, 10)
+    shown_now = file.getvalue()
+    assert "coverage 6%" in shown_now  # 1 cell of 18
+    assert "██··            " in shown_now and "█" * 20 in shown_now
 
 
 def test_time_left_is_unknown_before_anything_was_learned(clock):
