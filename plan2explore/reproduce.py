@@ -22,6 +22,7 @@ from .config import (
     rename_flags,
     whole_steps,
 )
+from .console import say
 from .envs import Task
 from .envs.names import GYMNASIUM, PAPER_TASKS, split_name
 from .phases.explore import configure
@@ -128,7 +129,7 @@ def reproduce(
     check_folder(out)
     status = run_cells(out, cells, runner or Runner())
     if protocol == CRAFTER and (out / "results.csv").exists():
-        print(crafter_markdown(read_results([out / "results.csv"])), flush=True)
+        say(crafter_markdown(read_results([out / "results.csv"])))
     return status
 
 

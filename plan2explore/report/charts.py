@@ -1,7 +1,4 @@
-"""Charts of a page: numbers that its script draws, so that they can be read off, zoomed, smoothed and put together.
-
-(Plotly would do so as well, but even its smallest bundle is larger than all else on a page that is sent to someone.)
-"""
+"""Charts of a page: numbers that its script draws, so that they can be read off, zoomed, smoothed and put together."""
 
 import json
 from collections.abc import Sequence

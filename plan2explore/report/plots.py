@@ -18,6 +18,7 @@ import numpy as np
 import tyro
 from matplotlib.figure import Figure
 
+from ..console import say
 from ..reference import METHODS, published_curve
 from ..runs.files import check_folder
 from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, left_out, one_each, read_results
@@ -235,7 +236,8 @@ def write_plots(sources: Sequence[str | Path], out: Path) -> list[Path]:
     """Draws every figure for which there are results, as PNG and SVG; the files that were written. Says what it left out."""
     check_folder(out)
     results = read_results(sources)
-    print(left_out(results), end="", file=sys.stderr)
+    if told := left_out(results):
+        say(told.rstrip("\n"), sys.stderr)
     written = []
     for name, draw in FIGURES.items():
         with mpl.rc_context(STYLE):
@@ -270,5 +272,5 @@ def main(arguments: list[str]) -> int:
             "There is nothing to draw: the figures are of probes, of few-shot adaptation, and of the cheetah's tasks if "
             "there are two, and none of these has evaluations of such (plan2explore table shows all there are)."
         )
-    print("\n".join(str(path) for path in written))
+    say("\n".join(str(path) for path in written))
     return 0

@@ -10,18 +10,19 @@ import numpy as np
 from ..envs.maze import LAYOUTS
 from ..reference import METHODS, paper_scores, published_curve
 from ..runs.folder import RunFolder
+from ..runs.reader import summary_of
 from .charts import Bar, Line, bars, chart
 from .explored import Explored, Missing
 from .html import Markup, grid, join, missing, table, tag
-from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Evaluation, Result, evaluations_of
+from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, RunResult, run_results
 
 SOLVED = 500
 """Where a task in a maze counts as solved: half of what being at the goal for a whole episode pays."""
 PAPER_TABLE = {PROBE: (1, "3.5M"), OFFLINE: (1, "3.5M"), SUPERVISED: (1, "3.5M"), FEW_SHOT: (2, "1M + 150k")}
 NOTE = (
-    "Mean score of the last evaluation's episodes. The thin line is its 95 % interval, by bootstrap over 3 or more "
-    "episodes; over several seeds, their range. The upright line is the paper's score of the method, at 3.5M env steps "
-    "(zero-shot) or 1M and 150 episodes of the task (few-shot)."
+    "Mean score of the last evaluation's episodes. The line with ends is its 95 % interval, by bootstrap over 3 or more "
+    "episodes; over several seeds, their range. The longer upright line is the paper's score of the method, at 3.5M env "
+    "steps (zero-shot) or 1M and 150 episodes of the task (few-shot)."
 )
 
 
@@ -30,7 +31,7 @@ class Scored:
     """The evaluations of one task of one run, in order."""
 
     explored: Explored
-    evaluations: list[Evaluation]
+    evaluations: list[RunResult]
 
     @property
     def last(self) -> Result:
@@ -51,7 +52,7 @@ class Scored:
     @property
     def how(self) -> str:
         """The protocol, with the number of episodes where the task's policy collected some."""
-        shots = self.evaluations[-1].shots
+        shots = summary_of(self.folder).shots
         return f"{self.last.protocol}, {shots} episodes" if shots else self.last.protocol
 
     @property
@@ -63,9 +64,8 @@ class Scored:
 
 def find_scores(explored: Explored) -> list[Scored]:
     """All evaluations of a run and of what was adapted from it, by task and adaptation."""
-
-    groups: dict[tuple[Path, str], list[Evaluation]] = {}
-    for each in evaluations_of(explored.run.folder):
+    groups: dict[tuple[Path, str], list[RunResult]] = {}
+    for each in run_results(explored.folder):
         if each.result.protocol in PAPER_TABLE:
             groups.setdefault((each.folder.path, each.result.task), []).append(each)
     return [Scored(explored, group) for group in groups.values()]
@@ -96,7 +96,7 @@ def scores(every: Sequence[Explored]) -> Markup:
 
 def solved(found: Sequence[Scored]) -> tuple[int, int] | None:
     """How many tasks have a score of `SOLVED`, and how many there are; none outside mazes."""
-    if not found or not all(each.explored.world.startswith(tuple(LAYOUTS)) for each in found):
+    if not found or not all(each.explored.about.world.startswith(tuple(LAYOUTS)) for each in found):
         return None
     best: dict[tuple[int, str], float] = {}
     for each in found:
@@ -109,8 +109,8 @@ def _lacking(explored: Explored, found: Sequence[Scored]) -> list[Markup]:
     """A sentence for each adaptation that has no score, or has not come to its end."""
     shown = {each.folder.path for each in found}
     notes = []
-    for folder in explored.adaptations:
-        name, task = f"adapt/{folder.path.name}", folder.settings.get("task", "?")
+    for folder in explored.adaptations[0]:
+        name, task = f"adapt/{folder.path.name}", summary_of(folder).task or "?"
         if not folder.finished.exists():
             notes.append(f"{explored.label}: the adaptation to {task} in {name} is unfinished; rerun its command to resume.")
         elif folder.path not in shown:
@@ -132,7 +132,7 @@ def _bar(group: Sequence[Scored]) -> Bar:
     low, high = first.evaluations[-1].interval or (None, None)
     label, mark = f"{first.label}, {first.how}", first.paper.get(first.last.method)
     if len(group) > 1:
-        low, high, label = min(values), max(values), f"{first.explored.method}, {first.how}, {len(group)} runs"
+        low, high, label = min(values), max(values), f"{first.explored.about.method}, {first.how}, {len(group)} runs"
     return Bar(label, float(np.mean(values)), low, high, first.explored.number, mark)
 
 
@@ -165,5 +165,5 @@ def _line(scored: Scored, number: int) -> Line:
     results = [each.result for each in scored.evaluations]
     low, high = zip(*(each.interval or (np.nan, np.nan) for each in scored.evaluations), strict=True)
     x, y = [each.env_steps for each in results], [each.score for each in results]
-    group = f"{scored.explored.method}, {scored.how}"
+    group = f"{scored.explored.about.method}, {scored.how}"
     return Line(f"{scored.label}, {scored.how}", x, y, low, high, colour=number, group=group)

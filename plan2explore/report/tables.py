@@ -4,8 +4,6 @@ As in the paper, a score is the mean of the last 20 evaluation episodes with the
 standard deviation (the paper: the mean of 3 seeds).
 """
 
-import csv
-import io
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -17,9 +15,10 @@ import numpy as np
 import tyro
 
 from ..atomic import write_file
+from ..console import counted, say
 from ..reference import METHODS, TASK_AVERAGE, Point, paper_table, published_curve
 from ..runs.files import check_folder
-from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, left_out, one_each, read_results
+from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, csv_bytes, left_out, one_each, read_results
 
 EPISODES = 20
 """The last evaluation episodes that a table averages (the paper)."""
@@ -57,7 +56,7 @@ class Cell:
     def __str__(self) -> str:
         spread = f" ± {self.std:.1f}" if self.seeds > 1 else ""
         offline = ", offline" if self.protocol == OFFLINE else ""
-        return f"{self.mean:.1f}{spread} ({_count(self.seeds, 'seed')}, {steps_text(self.env_steps)}{offline})"
+        return f"{self.mean:.1f}{spread} ({counted(self.seeds, 'seed')}, {steps_text(self.env_steps)}{offline})"
 
 
 def summarise(results: Iterable[Result], most_steps: int | None = None) -> Cell | None:
@@ -98,10 +97,6 @@ def steps_text(env_steps: int) -> str:
         return str(env_steps)
     thousands = round(env_steps / 1000, 0 if env_steps >= 100_000 else 1)
     return f"{thousands / 1000:g}M" if thousands >= 1000 else f"{thousands:g}K"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 # --- The paper's layouts ---
@@ -213,7 +208,7 @@ class Comparison(NamedTuple):
     published: float
 
     def __str__(self) -> str:
-        name, tasks = NAMES.get(self.method, self.method.capitalize()), _count(self.tasks, "task")
+        name, tasks = NAMES.get(self.method, self.method.capitalize()), counted(self.tasks, "task")
         which = f"{name} ({self.protocol}), {tasks} with a published score at as many env steps"
         return f"{which}: mean {self.ours:.1f} here, {self.published:.1f} published."
 
@@ -263,18 +258,10 @@ def write_tables(results: Sequence[Result], out: Path | None = None) -> str:
         out.mkdir(parents=True, exist_ok=True)
         write_file(out / "tables.md", [text.encode()])
         for name, rows in (("table_1", table_rows(results, 1)), ("table_2", table_rows(results, 2))):
-            write_file(out / f"{name}.csv", [_csv(rows)])
+            write_file(out / f"{name}.csv", [csv_bytes(rows)])
         if rows := result_rows(results):
-            write_file(out / "last_scores.csv", [_csv(rows)])
+            write_file(out / "last_scores.csv", [csv_bytes(rows)])
     return text
-
-
-def _csv(rows: Sequence[dict[str, Any]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, rows[0].keys(), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()
 
 
 @dataclass(frozen=True)
@@ -296,16 +283,16 @@ def main(arguments: list[str]) -> int:
     if not command.sources:
         raise ValueError("Give runs, CSV files of results, or folders of either: plan2explore table RUN_OR_CSV ...")
     results = read_results(command.sources)
-    print(write_tables(results, command.out), end="")
+    say(write_tables(results, command.out).rstrip("\n"))
     faults = _faults(compare(results), command.gate) if command.gate else []
     for fault in faults:
-        print(f"gate: {fault}", file=sys.stderr)
+        say(f"gate: {fault}", sys.stderr)
     return int(bool(faults))
 
 
 def _faults(comparisons: Sequence[Comparison], tasks: int) -> list[str]:
     """Why results do not pass a gate of so many tasks."""
     found = max((each.tasks for each in comparisons), default=0)
-    wanted = f"{_count(found, 'task')} with a published score at as many env steps (250K, 500K, 1M, 2M, 3.5M), not {tasks}"
+    wanted = f"{counted(found, 'task')} with a published score at as many env steps (250K, 500K, 1M, 2M, 3.5M), not {tasks}"
     below = [f"below the published scores: {each}" for each in comparisons if each.ours < each.published]
     return ([wanted] if found < tasks else []) + below

@@ -5,8 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
+from plan2explore.console import duration
 from plan2explore.phases import progress as module
-from plan2explore.phases.progress import Progress, duration
+from plan2explore.phases.progress import Progress
 
 
 class Clock:

@@ -27,6 +27,15 @@ from plan2explore.report.tables import (
 RUN = Result("cheetah_run", "plan2explore", PROBE, 0, 500_010, 500.0, 30.0, 10)
 
 
+def test_a_file_cannot_steer_the_terminal(tmp_path, capsys):
+    append_results(tmp_path / "evil.csv", [replace(RUN, task="\x1b[2Jgone", run="\x1b]0;title\x07"), replace(RUN, run="b")])
+    append_results(tmp_path / "evil.csv", [replace(RUN, task="\x1b[2Jgone", run="newer")])
+    assert main([str(tmp_path / "evil.csv")]) == 0
+    printed = capsys.readouterr()
+    assert "\\x1b[2Jgone" in printed.out and "\\x1b]0;title\\x07" in printed.out
+    assert "\x1b" not in printed.out + printed.err
+
+
 def test_a_score_is_the_mean_of_the_last_20_episodes():
     results = [replace(RUN, env_steps=steps, score=score) for steps, score in ((3, 30.0), (1, 1000.0), (2, 10.0))]
     assert last_episodes(results) == (20.0, 20)
