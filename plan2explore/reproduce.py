@@ -29,8 +29,8 @@ from .phases.explore import configure
 from .phases.world import named_world
 from .reference import METHODS, TASK_AVERAGE, paper_table
 from .report.achievements import crafter_markdown
-from .report.results import read_results
 from .runs.files import check_folder
+from .runs.results import read_results
 from .scale.cells import CRAFTER, Cell
 from .scale.runner import Runner, run_cells
 

@@ -1,4 +1,4 @@
-"""An exploration on disk, as Python sees it: adapt it, look at its scores and episodes."""
+"""An exploration on disk, as a Python object: adapt it, read its scores and episodes."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

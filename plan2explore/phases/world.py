@@ -48,7 +48,7 @@ def named_world(config: WorldConfig) -> WorldConfig:
 
 
 def inspect_world(config: WorldConfig) -> WorldInfo:
-    """Makes the world once to look at it. A wrong name, size or renderer is an error here, before anything is written."""
+    """Makes the world once to inspect it. A wrong name, size or renderer is an error here, before anything is written."""
     env = make_world(config)
     try:
         if config.world.startswith(GYMNASIUM):

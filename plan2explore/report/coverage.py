@@ -127,7 +127,11 @@ def _world(world: str, found: Sequence[tuple[Coordinates, Visited]], pairs: Sequ
     chosen = [pair for pair in pairs if not set(pair) & set(unknown)] or coordinates.pairs(world)
     count = len(coordinates.names)
     about = f"{world}: cells of the whole state ({count} coordinates, each in {parts_of(count)} parts) visited so far"
-    plots = [chart([_line(visited, edges) for visited in every], "env steps", "cells visited", about)]
+    lines = []
+    for visited in every:
+        run = visited.explored
+        lines.append(Line(run.label, *growth(visited, edges), colour=run.number, group=run.about.method))
+    plots = [chart(lines, "env steps", "cells visited", about)]
     if shares := metric_lines([visited.explored for visited in every], "coverage"):
         caption = f"{world}: share of the free cells of the maze visited so far"
         plots.insert(0, chart(shares, "env steps", "coverage", caption))
@@ -143,18 +147,13 @@ def _world(world: str, found: Sequence[tuple[Coordinates, Visited]], pairs: Sequ
     return join([tag("h3", world), *notes, grid(plots), player, tag("p", note, class_="soft")])
 
 
-def _line(visited: Visited, edges: np.ndarray) -> Line:
-    explored = visited.explored
-    return Line(explored.label, *growth(visited, edges), colour=explored.number, group=explored.about.method)
-
-
 def _map(visited: Visited, coordinates: Coordinates, edges: np.ndarray, pair: Pair, steps: np.ndarray) -> Markup:
     """A map that the page's script fills frame by frame; that of the places in a maze has its walls and proportions."""
     columns = [coordinates.names.index(name) for name in pair]
     edges, parts = edges[:, columns], (CELLS, CELLS)
     walls = walls_of(visited.explored.about.world) if pair in PLACE else None
     if walls is not None:
-        parts = walls.shape
+        parts = (walls.shape[0], walls.shape[1])
         edges = np.array([[-0.5], [0.5]]) * parts / FINE
     first, visits = first_visits(visited.values[:, columns], visited.env_steps, edges, parts)
     frames = np.where(np.isnan(first), NEVER, np.searchsorted(steps, np.nan_to_num(first))).astype(np.uint8)
@@ -162,7 +161,7 @@ def _map(visited: Visited, coordinates: Coordinates, edges: np.ndarray, pair: Pa
     if walls is not None:
         frames[walls.ravel()] = WALL
         share = greatest(visited.explored.metrics, "coverage")
-        about = f"visited {share:.0%} of the maze" if share else "the maze"
+        about = (f"visited {share:.0%} of " if share else "") + f"the maze's cells, {FINE} x {FINE} squares each"
     levels = np.round(255 * np.log1p(visits) / max(np.log1p(visits.max()), 1e-9)).astype(np.uint8)
     told = {name: base64.b64encode(each.tobytes()).decode() for name, each in (("first", frames), ("level", levels))}
     canvas = tag("canvas", width=parts[0], height=parts[1], data_first=told["first"], data_level=told["level"])

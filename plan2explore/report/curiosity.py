@@ -34,7 +34,10 @@ def curiosity(explored: Explored) -> Markup:
     what = "disagreement, scaled" if method in ("plan2explore", "retrospective") else f"reward of {method}"
     caption = f"Episode {number}, with the agent of env step {steps:,}: {what}, and its peaks after the first {WAKING} steps"
     drawing = chart([line, marked], "env step of the episode", what, caption)
-    frames = [_frame(episode, index, float(along[index])) for index in found]
+    frames = []
+    for index in found:
+        about, frame = f"env step {repeat * (index + 1)}", frames_of(episode, slice(index + 1, index + 2))[0]
+        frames.append(figure(image(encode_png(frame, 160), about), f"{about}: {along[index]:.3g}"))
     latent = _latents(explored, agent, params, episode, what)
     return join([tag("h3", explored.label), grid([drawing, latent]), tag("div", *frames, class_="strip")])
 
@@ -88,9 +91,3 @@ def peaks(along: np.ndarray, count: int = PEAKS) -> np.ndarray:
         found.append(top)
         left[max(0, top - apart) : top + apart + 1] = -np.inf
     return np.array(sorted(found), int)
-
-
-def _frame(episode: Episode, index: int, value: float) -> Markup:
-    step = (index + 1) * episode.state.shape[1]
-    png = encode_png(frames_of(episode, slice(index + 1, index + 2))[0], 160)
-    return figure(image(png, f"frame at env step {step}"), f"env step {step}: {value:.3g}")

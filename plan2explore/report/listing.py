@@ -10,7 +10,7 @@ from rich.table import Table
 from ..console import PatientConsole
 from ..runs.folder import RunError, RunFolder
 from ..runs.reader import greatest, read_metrics, summary_of
-from .results import results_of
+from ..runs.results import results_of
 
 COLUMNS = ("run", "env", "method", "seed", "state", "env steps", "last scores")
 

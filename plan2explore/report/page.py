@@ -60,7 +60,10 @@ def compose(every: Sequence[Explored], damaged: Sequence[str] = (), pairs: Seque
     room = LARGEST - SPARE - sum(len(content.encode()) for content in parts.values())
     parts["Videos"] = build("Videos", videos, every, room)
     head = build("Headline", headline, every)
-    build.warn(damaged)
+    if build.failed:
+        log.warning("Not all could be shown; the page says why: %s.", ", ".join(build.failed))
+    if damaged:
+        log.warning("%s", " ".join(damaged))
     title = ", ".join(explored.name for explored in every)
     shown = [name for name in ORDER if parts[name]]
     made = f"{title}. Plan2Explore, {datetime.now(UTC).isoformat(sep=' ', timespec='minutes')}"
@@ -91,10 +94,3 @@ class SectionBuilder:
     def each(self, part: str, every: Sequence[Explored], make: Callable[[Explored], Markup]) -> Markup:
         """A piece for each run."""
         return join(filter(None, (self(part, make, explored, name=explored.name) for explored in every)))
-
-    def warn(self, damaged: Sequence[str]) -> None:
-        """One line for the terminal: what the page lacks."""
-        if self.failed:
-            log.warning("Not all could be shown; the page says why: %s.", ", ".join(self.failed))
-        if damaged:
-            log.warning("%s", " ".join(damaged))

@@ -11,10 +11,10 @@ from ..envs.maze import LAYOUTS
 from ..reference import METHODS, paper_scores, published_curve
 from ..runs.folder import RunFolder
 from ..runs.reader import summary_of
+from ..runs.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, RunResult, run_results
 from .charts import Bar, Line, bars, chart
 from .explored import Explored, Missing
 from .html import Markup, grid, join, missing, table, tag
-from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, RunResult, run_results
 
 SOLVED = 500
 """Where a task in a maze counts as solved: half of what being at the goal for a whole episode pays."""
@@ -44,10 +44,15 @@ class Scored:
         return self.evaluations[-1].folder
 
     @property
+    def special(self) -> str:
+        """The adaptation's folder, where that is not the task's own."""
+        usual = self.folder.kind == "explore" or self.folder.path.name == self.last.task
+        return "" if usual else f", adapt/{self.folder.path.name}"
+
+    @property
     def label(self) -> str:
         """The run, and the adaptation's folder where it is not the task's own."""
-        usual = self.folder.kind == "explore" or self.folder.path.name == self.last.task
-        return self.explored.label + ("" if usual else f", adapt/{self.folder.path.name}")
+        return self.explored.label + self.special
 
     @property
     def how(self) -> str:
@@ -122,8 +127,7 @@ def _by_method(found: Sequence[Scored]) -> list[list[Scored]]:
     """Seeds of one method and protocol together; a run's own adaptations apart."""
     groups: dict[tuple[str, ...], list[Scored]] = {}
     for each in found:
-        usual = each.folder.kind == "explore" or each.folder.path.name == each.last.task
-        groups.setdefault((each.last.method, each.how, "" if usual else each.label), []).append(each)
+        groups.setdefault((each.last.method, each.how, each.special and each.label), []).append(each)
     return list(groups.values())
 
 
@@ -149,21 +153,17 @@ def _row(scored: Scored) -> list[object]:
 
 def _lines(task: str, found: Sequence[Scored]) -> list[Line]:
     """Scores of a task over env steps: every run's, and what was published."""
-    lines = [_line(scored, number) for number, scored in enumerate(found)]
+    lines = []
+    for number, each in enumerate(found):
+        x, y = zip(*((one.result.env_steps, one.result.score) for one in each.evaluations), strict=True)
+        low, high = zip(*(one.interval or (np.nan, np.nan) for one in each.evaluations), strict=True)
+        group = f"{each.explored.about.method}, {each.how}"
+        lines.append(Line(f"{each.label}, {each.how}", x, y, low, high, colour=number, group=group))
     furthest = max(max(line.x) for line in lines)
     for method in ("plan2explore", "dreamer"):
         # Only as far as the curves here make comparable: a short run would be a dot in the corner otherwise.
         points = [point for point in published_curve(task, method) if point.env_steps <= 2 * furthest]
         if points:
-            x, y = [point.env_steps for point in points], [point.mean for point in points]
-            low, high = ([point.mean + sign * point.std for point in points] for sign in (-1, 1))
-            lines.append(Line(f"published {method}", x, y, low, high, colour=len(lines), quiet=True))
+            steps, mean, std = (np.array([getattr(each, name) for each in points]) for name in ("env_steps", "mean", "std"))
+            lines.append(Line(f"published {method}", steps, mean, mean - std, mean + std, colour=len(lines), quiet=True))
     return lines
-
-
-def _line(scored: Scored, number: int) -> Line:
-    results = [each.result for each in scored.evaluations]
-    low, high = zip(*(each.interval or (np.nan, np.nan) for each in scored.evaluations), strict=True)
-    x, y = [each.env_steps for each in results], [each.score for each in results]
-    group = f"{scored.explored.about.method}, {scored.how}"
-    return Line(f"{scored.label}, {scored.how}", x, y, low, high, colour=number, group=group)

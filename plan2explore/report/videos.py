@@ -14,12 +14,12 @@ import numpy as np
 from ..replay import Episode
 from ..runs.folder import RunFolder
 from ..runs.reader import summary_of
+from ..runs.results import PROBE
 from ..video import write_video
 from .coordinates import coordinates_of
 from .explored import Explored, Missing
 from .frames import frames_of
 from .html import Markup, figure, grid, join, missing, tag, video
-from .results import PROBE
 
 MOST_FRAMES = 251  # half of those of an episode with two env steps per action
 LARGEST_SOURCE = 256 * 2**20  # bytes of a video that is read at all

@@ -24,9 +24,9 @@ from ..phases.policy import Policy
 from ..phases.run import Run
 from ..phases.world import parse_task
 from ..report.achievements import score_run
-from ..report.results import ACHIEVEMENTS, FEW_SHOT, PROBE, SUPERVISED, Result, append_results, results_of
 from ..runs.files import append_line, parse_object, split_lines
 from ..runs.folder import Held, RunFolder, hold
+from ..runs.results import ACHIEVEMENTS, FEW_SHOT, PROBE, SUPERVISED, Result, append_results, results_of
 
 CRAFTER = "crafter"
 """The protocol that scores achievements, and the only task of its cells."""

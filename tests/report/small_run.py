@@ -32,7 +32,7 @@ def config_of(method: str) -> ExploreConfig:
 
 
 def make_run(path: Path, method: str = "plan2explore", seed: int = 0) -> Path:
-    """An exploration with episodes, metrics, evaluations, a snapshot and one adaptation with a film."""
+    """An exploration with episodes, metrics, evaluations, a snapshot and one adaptation with a video."""
     config = config_of(method)
     goal = 1000 * EPISODES
     settings = {"config": asdict(config), "goal": goal, "environments": 1, "own_rewards": []}

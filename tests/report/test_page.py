@@ -107,7 +107,7 @@ def test_damaged_pieces_are_said_and_the_rest_is_shown(small_runs, tmp_path):
     (run / "episodes" / "000002.npz").write_bytes(b"PK nonsense")
     (run / "starts.jsonl").unlink()
     next((run / "snapshots").glob("*.safetensors")).write_bytes(b"nothing")
-    (run / "adapt" / TASK / "videos" / f"{TASK}-0.mp4").write_bytes(b"no film at all")
+    (run / "adapt" / TASK / "videos" / f"{TASK}-0.mp4").write_bytes(b"no video at all")
     (run / "adapt" / "broken").mkdir()
     with (run / "evaluations.jsonl").open("ab") as file:
         file.write(b'{"task": 3}\n{"task": "x", "env_steps": 1, "mean": "high", "interval": 5, "episodes": {}}\n}{\n')

@@ -9,7 +9,6 @@ import pytest
 
 from plan2explore.reference import METHODS, TASK_AVERAGE, paper_table
 from plan2explore.report.plots import curve
-from plan2explore.report.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, append_results
 from plan2explore.report.tables import (
     compare,
     last_episodes,
@@ -23,6 +22,7 @@ from plan2explore.report.tables import (
     task_average,
     write_tables,
 )
+from plan2explore.runs.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, append_results
 
 RUN = Result("cheetah_run", "plan2explore", PROBE, 0, 500_010, 500.0, 30.0, 10)
 

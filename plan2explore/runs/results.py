@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..atomic import append
-from ..runs.files import log, split_lines
-from ..runs.folder import RunError, RunFolder
-from ..runs.reader import adaptations_of, read_evaluations, read_starts, summary_of
+from plan2explore.atomic import append
+
+from .files import log, split_lines
+from .folder import RunError, RunFolder
+from .reader import adaptations_of, read_evaluations, read_starts, summary_of
 
 PROBE = "zero-shot probe"
 """The task was trained beside exploration, on stopped features."""
@@ -59,6 +60,10 @@ NUMBERS = {"seed": int, "env_steps": int, "episodes": int, "score": float, "std"
 def read_results(sources: Iterable[str | Path]) -> list[Result]:
     """The results of CSV files, of runs, and of folders with either in them. What is there twice counts once."""
     found: dict[Any, Result] = {}
+    if not (sources := list(sources)):
+        raise ValueError(
+            "Give runs, CSV files of results, or folders of either: plan2explore table RUN_OR_CSV ... (or plot)."
+        )
     for source in sources:
         for result in _read_source(Path(source)):
             identity = _identity(result)
