@@ -16,11 +16,11 @@ def headline(every: Sequence[Explored]) -> Markup:
     """Coverage and tasks of the method that explores, and in parentheses of the others."""
     methods = sorted(dict.fromkeys(explored.about.method for explored in every), key=lambda method: method == "random")
     runs = {method: [explored for explored in every if explored.about.method == method] for method in methods}
-    said = [sentence for sentence in (_coverage(runs), _tasks(runs)) if sentence]
-    worlds = ", ".join(dict.fromkeys(explored.about.world for explored in every))
+    worlds = list(dict.fromkeys(explored.about.world for explored in every))
+    said = [sentence for sentence in (_coverage(runs) if len(worlds) == 1 else "", _tasks(runs)) if sentence]
     steps = max(int(greatest(explored.metrics, "env_steps")) for explored in every)
     seeds = max(map(len, runs.values()))
-    about = f"{methods[0]} in {worlds}, {steps:,} env steps" + (f", {seeds} runs" if seeds > 1 else "")
+    about = f"{methods[0]} in {', '.join(worlds)}, {steps:,} env steps" + (f", {seeds} runs" if seeds > 1 else "")
     return text(f"{about}: {'; '.join(said)}." if said else f"{about}.")
 
 

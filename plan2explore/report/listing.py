@@ -29,12 +29,14 @@ def print_runs(folder: Path) -> int:
             found.append(run)
     if not found and not faults:
         raise RunError(f"There is no run in {folder}, or at most three folders down from it.")
+    console = PatientConsole(soft_wrap=True)
+    if not console.is_terminal:
+        console.width = max(console.width, 200)  # for programs that read lines
     table = Table(box=None, pad_edge=False)
     for name in COLUMNS:
-        table.add_column(name, overflow="fold", no_wrap=name != "last scores")
+        table.add_column(name, overflow="fold", no_wrap=name != "last scores", min_width=len(name))
     for run in sorted(found, key=lambda each: each.created):
         table.add_row(*(escape(word) for word in row_of(run)))
-    console = PatientConsole(soft_wrap=True)
     console.print(table)
     for sentence in faults:
         console.print(sentence, markup=False)
