@@ -49,7 +49,7 @@ def look(
         env_arg: An argument key=value of a gymnasium: or mjcf: world. May be repeated.
     """
     from .envs.names import full_name, read_arguments
-    from .report.look import look_at
+    from .report.frames import look_at
 
     check_seed(seed)
     name = full_name(world, read_arguments(env_arg))

@@ -19,25 +19,25 @@ from rich.table import Table
 
 from .bench.machine import machine
 from .config import ExploreConfig, Schedule, WorldConfig, modern_tiny
+from .console import duration
 from .envs import Task, maze
 from .envs.worker import python_command
 from .phases.adapt import adapt
-from .phases.evaluate import FEWEST, Scores
+from .phases.evaluate import Scores
 from .phases.explore import explore
 from .phases.policy import Policy
-from .phases.progress import duration
 from .phases.run import Run
 from .report.page import write_report
-from .report.pictures import write_video
-from .runs.files import append_line, keep_lines, read_lines
+from .report.scores import SOLVED
+from .runs.files import append_line, keep_lines
 from .runs.folder import RunError, RunFolder
+from .runs.reader import FEWEST, read_evaluations
+from .video import write_video
 
 WORLD = "maze_rooms"
 METHODS = ("plan2explore", "random")
 TITLES = {"plan2explore": "Plan2Explore", "random": "random actions"}
 STEPS, UPDATES = 24_000, 4_000
-SOLVED = 500
-"""From this score on a task counts as solved: at the place, or on the round, for half of an episode."""
 
 
 def reach(x: float, y: float) -> Callable[[Any], float]:
@@ -154,9 +154,9 @@ def play(command: DemoCommand, method: str, say: Callable[[str], None]) -> dict[
 def scores_of(policy: Policy, command: DemoCommand) -> Scores:
     """Plays a policy. Its scores are the adaptation's one evaluation, for reports, tables and the next time."""
     folder = RunFolder.open(policy.path)
-    for line in read_lines(folder.evaluations_file):
-        if len(line.get("episodes", [])) == command.episodes and policy.film.exists():
-            return Scores(policy.task.name, tuple(line["episodes"]))
+    for line in read_evaluations(folder.path):
+        if len(line.episodes) == command.episodes and policy.film.exists():
+            return Scores(policy.task.name, line.episodes)
     scores = policy.evaluate(command.episodes, command.seed, policy.film, mode="sample")
     keep_lines(folder.evaluations_file, [])
     append_line(folder.evaluations_file, scores.summary() | {"evaluation": 0, "updates": UPDATES})

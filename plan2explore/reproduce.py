@@ -22,14 +22,15 @@ from .config import (
     rename_flags,
     whole_steps,
 )
+from .console import say
 from .envs import Task
 from .envs.names import GYMNASIUM, PAPER_TASKS, split_name
 from .phases.explore import configure
 from .phases.world import named_world
 from .reference import METHODS, TASK_AVERAGE, paper_table
 from .report.achievements import crafter_markdown
-from .report.results import read_results
 from .runs.files import check_folder
+from .runs.results import read_results
 from .scale.cells import CRAFTER, Cell
 from .scale.runner import Runner, run_cells
 
@@ -128,7 +129,7 @@ def reproduce(
     check_folder(out)
     status = run_cells(out, cells, runner or Runner())
     if protocol == CRAFTER and (out / "results.csv").exists():
-        print(crafter_markdown(read_results([out / "results.csv"])), flush=True)
+        say(crafter_markdown(read_results([out / "results.csv"])))
     return status
 
 

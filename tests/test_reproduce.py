@@ -20,10 +20,10 @@ from plan2explore.envs import suite
 from plan2explore.envs.names import EXTRA_TASKS, PAPER_TASKS, split_name
 from plan2explore.phases import explore as phase
 from plan2explore.phases.run import Run
-from plan2explore.report.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, read_results
 from plan2explore.reproduce import OWN_START, main, paper_tasks, reproduce, world_of
 from plan2explore.runs.files import read_lines
 from plan2explore.runs.folder import RunFolder, hold
+from plan2explore.runs.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, read_results
 from plan2explore.scale import cells
 
 pytestmark = pytest.mark.xdist_group("reproduce")

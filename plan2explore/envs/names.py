@@ -58,6 +58,11 @@ def split_name(name: str) -> tuple[str, str | None]:
     raise UnknownName(_unknown(name))
 
 
+def domain_of(world: str) -> str:
+    """The world without its task: the suite's domain, or the name itself."""
+    return split_name(world)[0] if is_suite(world) else world
+
+
 def is_suite(name: str) -> bool:
     """Whether a name is one of the suite, the mazes included."""
     return not name.startswith((GYMNASIUM, MJCF, DATASET))

@@ -28,6 +28,8 @@ from ..agent.off_policy import MAX_STD, START_STD
 from ..agent.optimizer import TrainState, init_train_state
 from ..atomic import write_file
 from ..config import AdaptConfig, AgentConfig, ExploreConfig, Schedule, Spaces, check_numbers, differences, read_config
+from ..console import counted
+from ..device import prepare_device
 from ..envs import Task
 from ..envs.names import DATASET
 from ..replay import Episode, relabel
@@ -35,12 +37,12 @@ from ..replay.buffer import Place, Replay, plan_replay, replay_rows
 from ..replay.files import EpisodeFolder
 from ..runs.checkpoint import Checkpoints, unpack_params
 from ..runs.folder import RunError, RunFolder, begin_run
+from ..runs.reader import read_stored, stored, stored_config
 from .collect import select_obs
-from .device import prepare_device
-from .explore import capacity, changed_rewards, open_training, own_tasks, read_stored, stored, stored_config
+from .explore import capacity, changed_rewards, open_training, own_tasks
 from .model import KINDS, Model, read_params
 from .policy import Policy
-from .progress import Progress, counted
+from .progress import Progress
 from .run import Run
 from .training import Job, disk_explained
 from .world import WorldInfo, agent_spaces, check_origin, check_room, check_simulator, check_tasks, world_info

@@ -12,12 +12,10 @@ from ..agent.acting import Mode
 from ..agent.learner import Learner, LearnerState
 from ..agent.optimizer import TrainState
 from ..config import Spaces
+from ..console import counted
 from ..envs import Task, VectorEnv
+from ..runs.reader import FEWEST
 from .collect import select_obs
-from .progress import counted
-
-FEWEST = 3
-"""Episodes from which on an interval is shown: two say nothing of how far apart the others would be."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 
@@ -27,23 +27,23 @@ from ..config import (
     read_config,
     whole_steps,
 )
+from ..console import counted
+from ..device import prepare_device
 from ..envs import Task
-from ..envs.names import UnknownName, argument_texts, check_module, folder_name, is_suite, split_name
+from ..envs.names import UnknownName, argument_texts, folder_name, is_suite, split_name
 from ..replay.buffer import ADVICE, Replay, TooLittleMemoryError, device_room, gigabytes, plan_replay
 from ..replay.files import EpisodeFolder
 from ..runs.checkpoint import Checkpoints, unpack
 from ..runs.files import drop_later
 from ..runs.folder import RunError, RunFolder, begin_run
 from ..runs.metrics import Metrics
-from .device import prepare_device
-from .progress import Progress, counted
+from ..runs.reader import read_stored, stored, stored_config
+from .progress import Progress
 from .run import Run
 from .training import EPISODE, Job, Training, check_checkpoint, disk_explained
 from .world import WorldInfo, agent_spaces, check_room, check_tasks, inspect_world, named_world
 
 SHORT = 10_000  # env steps that each environment should have at least
-Config = TypeVar("Config")
-Value = TypeVar("Value")
 RUNNING = 2  # episodes of replay for each environment: the one that is running, and part of another
 SLOW = (
     "There is no GPU here, and at the paper's sizes this will take very long: plan2explore bench update measures an update. "
@@ -225,31 +225,6 @@ def refuse_other(
     if changed:
         found = "; ".join(changed)
         raise RunError(f"{folder.path} is a run with other settings ({found}). {advice}, or choose another --out.")
-
-
-def stored_config(folder: RunFolder, name: str = "config") -> ExploreConfig:
-    """The configuration that a run was started with."""
-    config = read_stored(folder, name, ExploreConfig)
-    check_module(config.world.world, str(folder.path))
-    return config
-
-
-def read_stored(folder: RunFolder, name: str, kind: type[Config]) -> Config:
-    """A configuration out of a run's settings, which are untrusted."""
-    values = stored(folder, name, dict)
-    try:
-        return read_config(kind, values)
-    except (TypeError, ValueError) as error:
-        raise RunError(f"The settings of {folder.path} cannot be read: {error}") from None
-
-
-def stored(folder: RunFolder, name: str, kind: type[Value]) -> Value:
-    """One of a run's settings, if it is of the kind that it should be."""
-    value = folder.settings.get(name)
-    if type(value) is not kind or (isinstance(value, int) and value < 1):
-        wanted = "int above 0" if kind is int else kind.__name__
-        raise RunError(f"The settings of {folder.path} cannot be read: {name!r} is {value!r:.100}, not {wanted}.")
-    return value
 
 
 def _resume(

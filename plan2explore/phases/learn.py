@@ -9,6 +9,8 @@ from typing import Any
 from ..agent.agent import Agent
 from ..agent.learner import Learner
 from ..config import ExploreConfig, Schedule, WorldConfig, check_numbers, read_config
+from ..console import counted
+from ..device import prepare_device
 from ..envs import Task
 from ..envs.names import DATASET, folder_name
 from ..replay import Episode
@@ -17,9 +19,9 @@ from ..replay.exchange import Source, export_minari, export_npz, open_source
 from ..replay.files import EpisodeFolder
 from ..runs.files import check_writable
 from ..runs.folder import RunError, RunFolder, begin_run
-from .device import prepare_device
-from .explore import as_task, configure, open_training, own_tasks, refuse_changed, refuse_other, stored, stored_config
-from .progress import Progress, counted
+from ..runs.reader import stored, stored_config
+from .explore import as_task, configure, open_training, own_tasks, refuse_changed, refuse_other
+from .progress import Progress
 from .run import Run
 from .training import Job, disk_explained
 from .world import WorldInfo, agent_spaces, check_tasks, world_info

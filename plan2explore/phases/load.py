@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from ..device import prepare_device
 from ..envs import Task
 from ..runs.folder import RunError, RunFolder
 from .adapt import load_policy
-from .device import prepare_device
 from .policy import Policy
 from .run import Run
 

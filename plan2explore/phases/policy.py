@@ -15,6 +15,7 @@ from ..envs.spaces import ActionVector, discrete_space
 from ..runs.checkpoint import Checkpoints
 from ..runs.files import check_writable
 from ..runs.folder import RunFolder
+from ..video import write_video
 from .callbacks import EVALUATION_SEED
 from .collect import as_batch
 from .evaluate import Scores, evaluate_tasks, finish, step_key
@@ -103,8 +104,6 @@ class Policy:
             )
             (scores,) = finish(playing)
         if video is not None:
-            from ..report.pictures import write_video
-
             assert scores.frames is not None
             write_video(Path(video), scores.frames, inspect_world(self.world).fps)
         return scores

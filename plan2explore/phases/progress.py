@@ -8,31 +8,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from ..console import PatientConsole, duration
 from ..envs.maze import Coverage
-from ..untrusted import printable
 
 QUIET = 15.0  # seconds between lines where nobody watches
 WARM_UP = 2  # blocks of updates before the speed counts: the first ones wait for compilers
-
-
-def duration(seconds: float) -> str:
-    """Seconds as hours, minutes and seconds."""
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
-
-
-def counted(number: int, what: str) -> str:
-    """1 episode, 2 episodes."""
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
-
-
-class PatientConsole(Console):
-    """A console whose reader may leave (`| head`): it says no more, and whoever works finds a moment to end."""
-
-    def on_broken_pipe(self) -> None:
-        """Rich would end the process here, wherever it is."""
-        self.quiet = True
 
 
 class Progress:
@@ -70,7 +50,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        self.console.print(printable(text), highlight=False, markup=False)
+        self.console.print(text, highlight=False, markup=False)
 
     def show(self, steps: int, goal: int, updates: int, updates_goal: int) -> None:
         """Tells where the work is. Cheap enough to be called at every step."""

@@ -1,4 +1,4 @@
-"""An exploration on disk, as Python sees it: adapt it, look at its scores and episodes."""
+"""An exploration on disk, as a Python object: adapt it, read its scores and episodes."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from ..replay import Episode
 from ..replay.files import EpisodeFolder
 from ..runs.checkpoint import Checkpoints
 from ..runs.files import read_lines
-from ..runs.folder import RunError, RunFolder
+from ..runs.reader import open_exploration, read_metrics, stored_config
 
 if TYPE_CHECKING:
     from ..replay.dataset import Dataset
@@ -21,9 +21,7 @@ class Run:
     """A finished or unfinished exploration. Nothing here changes its files, except what is put below `adapt/`."""
 
     def __init__(self, path: str | Path) -> None:
-        self.folder = RunFolder.open(path)
-        if self.folder.kind != "explore":
-            raise RunError(f"{path} is an adaptation, not an exploration: load it with plan2explore.load.")
+        self.folder = open_exploration(path)
 
     @property
     def path(self) -> Path:
@@ -61,7 +59,6 @@ class Run:
     def dataset(self, length: int = 50, tasks: Sequence[Task] = ()) -> "Dataset":
         """All steps as windows of NumPy arrays, with the rewards of tasks: see `plan2explore.Dataset`."""
         from ..replay.dataset import Dataset
-        from .explore import stored_config
         from .world import agent_spaces, world_info
 
         config = stored_config(self.folder).world
@@ -75,8 +72,8 @@ class Run:
         return export(self, format, out)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl."""
-        return read_lines(self.folder.metrics_file)
+        """The lines of metrics.jsonl that say at which env step they were written."""
+        return read_metrics(self.path)
 
     def evaluations(self) -> list[dict[str, Any]]:
         """Every evaluation of the probes: task, env steps, mean, every episode."""

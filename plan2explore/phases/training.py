@@ -26,6 +26,7 @@ from ..agent import acting
 from ..agent.learner import Learner, LearnerState
 from ..config import Schedule, WorldConfig
 from ..envs import Task, maze
+from ..envs.names import domain_of
 from ..replay import Episode
 from ..replay.buffer import Replay, replay_rows
 from ..replay.files import LARGEST, EpisodeFolder
@@ -36,7 +37,7 @@ from ..untrusted import check_counters
 from .callbacks import Callback, Evaluations, Log, Saver, Signals
 from .collect import Collector, label_steps
 from .progress import Progress
-from .world import WorldInfo, check_origin, domain_of, make_collecting
+from .world import WorldInfo, check_origin, make_collecting
 
 EPISODE = 1000  # env steps for which a schedule counts its updates
 IN_FLIGHT = 2  # blocks of updates that may wait for the device: more would only hold memory

@@ -15,8 +15,8 @@ from .evaluate import Scores
 
 EPISODES = 8  # whose newest steps are looked at
 STEPS = 50  # of each: the length of a training sequence in the paper
-MOST_FRAMES = 125  # of a film: every fourth of an episode with two env steps per action
-FASTEST = 20.0  # frames per second: a browser slows a faster GIF down, and a short film would be over at once
+MOST_FRAMES = 125  # of a video: every fourth of an episode with two env steps per action
+FASTEST = 20.0  # frames per second: a browser slows a faster GIF down, and a short video would be over at once
 
 
 class Look(NamedTuple):
@@ -50,7 +50,7 @@ def look_inside(agent: Agent, state: LearnerState, replay: Replay, frames: int, 
 
 
 def show_look(metrics: Metrics, look: Look, fps: float) -> None:
-    """Writes a histogram of the intrinsic reward, and a film of what was true, what was imagined, and the difference."""
+    """Writes a histogram of the intrinsic reward, and a video of what was true, what was imagined, and the difference."""
     if look.intrinsic is not None:
         metrics.histogram(look.env_steps, "intrinsic/reward", look.intrinsic)
     if look.imagined is not None:
@@ -60,7 +60,7 @@ def show_look(metrics: Metrics, look: Look, fps: float) -> None:
 
 
 def show_episode(metrics: Metrics, scores: Scores, fps: float) -> None:
-    """Writes a film of the first episode of an evaluation."""
+    """Writes a video of the first episode of an evaluation."""
     if scores.frames is not None:
         every = -(-len(scores.frames) // MOST_FRAMES)
         metrics.video(scores.env_steps, f"evaluation/{scores.task}", scores.frames[::every], min(fps / every, FASTEST))

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..config import Spaces, WorldConfig, read_config
 from ..envs import Task, VectorEnv, make
-from ..envs.names import DATASET, GYMNASIUM, full_name, is_suite, read_arguments, split_name
+from ..envs.names import DATASET, GYMNASIUM, domain_of, full_name, is_suite, read_arguments, split_name
 from ..replay import Episode
 from ..replay.buffer import TooLittleMemoryError, gigabytes, host_room
 from ..runs.folder import RunError, RunFolder
@@ -48,7 +48,7 @@ def named_world(config: WorldConfig) -> WorldConfig:
 
 
 def inspect_world(config: WorldConfig) -> WorldInfo:
-    """Makes the world once to look at it. A wrong name, size or renderer is an error here, before anything is written."""
+    """Makes the world once to inspect it. A wrong name, size or renderer is an error here, before anything is written."""
     env = make_world(config)
     try:
         if config.world.startswith(GYMNASIUM):
@@ -112,11 +112,6 @@ def agent_spaces(config: WorldConfig, info: WorldInfo, tasks: int) -> Spaces:
     image = None if config.obs == "proprio" else config.size
     proprio = None if config.obs == "pixels" else info.proprio or None  # a world may observe an image alone
     return Spaces(info.action, image, proprio, tasks, info.discrete, info.terminates)
-
-
-def domain_of(world: str) -> str:
-    """The world without its task: the suite's domain, or the name itself."""
-    return split_name(world)[0] if is_suite(world) else world
 
 
 def check_tasks(world: str, tasks: Sequence[Task]) -> None:

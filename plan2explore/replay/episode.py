@@ -34,6 +34,11 @@ class Episode:
         """Env steps that were taken."""
         return env_steps(self.state)
 
+    def last_states(self) -> np.ndarray:
+        """The state at the end of every agent step, (steps, state)."""
+        taken = ~np.isnan(self.state).all(-1)
+        return self.state[np.arange(len(self)), taken.shape[1] - 1 - np.argmax(taken[:, ::-1], 1)]
+
 
 def env_steps(state: np.ndarray) -> int:
     """Env steps that led to the states of an episode, the first one left out."""

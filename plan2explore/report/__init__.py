@@ -1,1 +1,1 @@
-"""What people look at: pictures, videos, curves, tables and pages."""
+"""What people read of runs: pages, tables, plots, lists and videos."""

@@ -3,31 +3,19 @@
 As D. Hafner defines them in "Benchmarking the Spectrum of Agent Capabilities" (ICLR 2022, arXiv:2109.06780).
 """
 
-import csv
-import io
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..atomic import write_file
 from ..envs.gymnasium import make_inner
 from ..envs.spaces import ObservationParts
-from ..phases.explore import stored_config
-from ..phases.run import Run
 from ..reference import crafter_scoreboard
-from .results import ACHIEVEMENTS, Result, one_each, origin_of
+from ..replay.files import EpisodeFolder
+from ..runs.folder import RunFolder
+from ..runs.reader import stored_config
+from ..runs.results import ACHIEVEMENTS, Result, csv_bytes, one_each, origin_of
 from .tables import markdown
-
-
-@dataclass(frozen=True)
-class Achievements:
-    """Of all episodes that an exploration finished."""
-
-    episodes: int
-    env_steps: int
-    rates: dict[str, float]
-    """Percent of the episodes in which an achievement was unlocked at least once."""
 
 
 def crafter_score(rates: Collection[float]) -> float:
@@ -35,33 +23,24 @@ def crafter_score(rates: Collection[float]) -> float:
     return float(np.expm1(np.mean(np.log1p(list(rates)))))
 
 
-def read_achievements(run: Run) -> Achievements:
-    """What the episodes of an exploration of Crafter unlocked. Stored states have the counts, which never fall."""
-    world = stored_config(run.folder).world.world
+def score_run(run: RunFolder, method: str, seed: int) -> Result:
+    """The score of an exploration of Crafter. Its success rates are written to `achievements.csv` in the run's folder."""
+    world = stored_config(run).world.world
     inner = make_inner(world, None)
     parts = ObservationParts(inner.observation_space, world)
     counts, env_steps = [], 0
-    for episode in run.episodes(pictures=False):
+    for _, episode in EpisodeFolder(run.episodes, read_only=True).load_all(pictures=False):
+        # Stored states have the counts, which never fall.
         counts.append(parts.unflatten(episode.state[-1, 0, : parts.size])["achievements"])
         env_steps += int(episode.meta["env_steps"])
     if not counts:
         raise ValueError(f"{run.path} has no finished episode to score: give more --steps.")
-    rates = 100 * (np.array(counts) > 0).mean(0)
+    rates = (100 * (np.array(counts) > 0).mean(0)).tolist()
     names: list[str] = inner.unwrapped.achievements  # type: ignore[attr-defined]
-    return Achievements(len(counts), env_steps, dict(zip(names, rates.tolist(), strict=True)))
-
-
-def score_run(run: Run, method: str, seed: int) -> Result:
-    """The score of an exploration of Crafter. Its success rates are written to `achievements.csv` in the run's folder."""
-    found = read_achievements(run)
-    text = io.StringIO()
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerows([("achievement", "percent"), *((name, f"{rate:.4f}") for name, rate in found.rates.items())])
-    write_file(run.path / "achievements.csv", [text.getvalue().encode()])
-    score = crafter_score(found.rates.values())
-    return Result(
-        "crafter", method, ACHIEVEMENTS, seed, found.env_steps, score, 0.0, found.episodes, **origin_of(run.folder)
-    )
+    rows = [{"achievement": name, "percent": f"{rate:.4f}"} for name, rate in zip(names, rates, strict=True)]
+    write_file(run.path / "achievements.csv", [csv_bytes(rows)])
+    score = crafter_score(rates)
+    return Result("crafter", method, ACHIEVEMENTS, seed, env_steps, score, 0.0, len(counts), **origin_of(run))
 
 
 def crafter_markdown(results: Sequence[Result]) -> str:

@@ -1,7 +1,4 @@
-"""Charts of a page: numbers that its script draws, so that they can be read off, zoomed, smoothed and put together.
-
-(Plotly would do so as well, but even its smallest bundle is larger than all else on a page that is sent to someone.)
-"""
+"""Charts of a page: numbers that its script draws, so that they can be read off, zoomed, smoothed and put together."""
 
 import json
 from collections.abc import Sequence
@@ -57,9 +54,7 @@ def _plain(line: Line) -> dict[str, Any]:
     keep = np.unique([*range(0, count, every), count - 1])
     columns = {"x": line.x, "y": line.y} | ({} if line.low is None else {"low": line.low, "high": line.high})
     told = {name: _numbers(np.asarray(values, float)[keep]) for name, values in columns.items()}
-    return told | {
-        "label": line.label, "colour": line.colour, "quiet": line.quiet, "points": line.points, "group": line.group,
-    }  # fmt: skip
+    return told | {name: getattr(line, name) for name in ("label", "colour", "quiet", "points", "group")}
 
 
 def _numbers(values: Any) -> list[float | None]:

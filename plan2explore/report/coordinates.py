@@ -8,10 +8,9 @@ import numpy as np
 from ..envs.base import EnvError
 from ..envs.gymnasium import make_inner, simulation_of
 from ..envs.load import load_world
-from ..envs.names import DATASET, GYMNASIUM, check_module, without_start
+from ..envs.names import DATASET, GYMNASIUM, check_module, domain_of, without_start
 from ..envs.state import Snapshot
 from ..envs.world import World
-from ..phases.world import domain_of
 from ..replay import Episode
 
 FREE = ("x", "y", "z", "quaternion w", "quaternion x", "quaternion y", "quaternion z")
@@ -34,7 +33,7 @@ PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
     "quadruped": (("root x", "root y"), ("root z", "root quaternion w"), ("root x velocity", "root y velocity")),
     "walker": (("rooty", "rootz"), ("rootx velocity", "rooty velocity"), ("right_hip", "left_hip")),
 }
-"""What is worth looking at in a domain, by the names of its joints."""
+"""What to plot in a domain, by the names of its joints."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,12 @@ class Coordinates:
         """The coordinates at the end of every agent step, float32 (steps, coordinates)."""
         if episode.state.shape[-1] != self.size:
             raise ValueError(f"A state has {episode.state.shape[-1]} numbers; {episode.world} has {self.size}.")
-        taken = ~np.isnan(episode.state).all(-1)
-        last = taken.shape[1] - 1 - np.argmax(taken[:, ::-1], 1)
-        found = episode.state[np.arange(len(episode)), last][:, self.columns]
+        found = episode.last_states()[:, self.columns]
         wrapped = np.mod(found + np.pi, 2 * np.pi) - np.pi
         return np.where(self.turning, wrapped, found).astype(np.float32)
 
     def pairs(self, world: str) -> list[tuple[str, str]]:
-        """The pairs to look at: those chosen for the domain, or the first positions and a velocity."""
+        """The pairs to plot: those chosen for the domain, or the first positions and a velocity."""
         chosen = [pair for pair in PAIRS.get(domain_of(world), ()) if set(pair) <= set(self.names)]
         if chosen or len(self.names) < 2:
             return chosen

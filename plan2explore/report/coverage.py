@@ -4,10 +4,13 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from ..phases.world import domain_of
+from ..envs.maze import LAYOUTS, rows_of
+from ..envs.names import domain_of
+from ..runs.reader import greatest
 from .charts import Line, chart
 from .coordinates import Coordinates, coordinates_of
 from .explored import Explored, Missing
@@ -16,7 +19,9 @@ from .learning import metric_lines
 
 CELLS = 40  # along each side of a map
 FRAMES = 60  # of the animation
-NEVER = 255
+WALL, NEVER = 254, 255  # in place of a cell's frame
+FINE = 4  # cells of a map along a cell of a maze
+PLACE = (("x", "y"), ("root x", "root y"))  # coordinates that say where in a maze a state is
 WHOLE = 20_000  # about so many cells of the whole state there may be; more where three parts of each coordinate make more
 POINTS = 40  # of a curve
 TAILS = (0.1, 99.9)  # per cent: one wild state must not shrink all others to a dot
@@ -57,17 +62,19 @@ def edges_of(every: Sequence[Visited]) -> np.ndarray:
     return np.stack([np.where(apart, low, low - 0.5), np.where(apart, high, high + 0.5)])
 
 
-def cells_of(values: np.ndarray, edges: np.ndarray, parts: int) -> np.ndarray:
+def cells_of(values: np.ndarray, edges: np.ndarray, parts: Any) -> np.ndarray:
     """The cell of each value: whole numbers below `parts`. What lies beyond the edges counts to the outermost cells."""
     low, high = edges
-    return np.clip((values - low) / (high - low) * parts, 0, parts - 1).astype(np.int64)
+    return np.clip((values - low) / (high - low) * parts, 0, np.asarray(parts) - 1).astype(np.int64)
 
 
-def first_visits(values: np.ndarray, env_steps: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def first_visits(
+    values: np.ndarray, env_steps: np.ndarray, edges: np.ndarray, parts: tuple[int, int] = (CELLS, CELLS)
+) -> tuple[np.ndarray, np.ndarray]:
     """Of a pair of coordinates' cells, counted column by column: env steps of the first visit (NaN: none), and visits."""
-    across, up = cells_of(values, edges, CELLS).T
-    cells, index, counts = np.unique(across * CELLS + up, return_index=True, return_counts=True)
-    first, visits = np.full(CELLS**2, np.nan), np.zeros(CELLS**2, np.int64)
+    across, up = cells_of(values, edges, parts).T
+    cells, index, counts = np.unique(across * parts[1] + up, return_index=True, return_counts=True)
+    first, visits = np.full(parts[0] * parts[1], np.nan), np.zeros(parts[0] * parts[1], np.int64)
     first[cells], visits[cells] = env_steps[index], counts
     return first, visits
 
@@ -120,13 +127,18 @@ def _world(world: str, found: Sequence[tuple[Coordinates, Visited]], pairs: Sequ
     chosen = [pair for pair in pairs if not set(pair) & set(unknown)] or coordinates.pairs(world)
     count = len(coordinates.names)
     about = f"{world}: cells of the whole state ({count} coordinates, each in {parts_of(count)} parts) visited so far"
-    plots = [chart([_line(visited, edges) for visited in every], "env steps", "cells visited", about)]
+    lines = []
+    for visited in every:
+        run = visited.explored
+        lines.append(Line(run.label, *growth(visited, edges), colour=run.number, group=run.about.method))
+    plots = [chart(lines, "env steps", "cells visited", about)]
     if shares := metric_lines([visited.explored for visited in every], "coverage"):
         caption = f"{world}: share of the free cells of the maze visited so far"
         plots.insert(0, chart(shares, "env steps", "coverage", caption))
     note = (
         f"Maps span what all runs shown here visited ({TAILS[0]} to {TAILS[1]} % of each coordinate's values). Bright cells "
         "were visited most in the whole run, on a logarithmic scale. Episodes of random actions count, too."
+        + " A maze's map has its own proportions, and grey walls." * (world in LAYOUTS)
     )
     steps = np.linspace(0, max(visited.env_steps[-1] for visited in every), FRAMES).astype(int)
     maps = [[_map(visited, coordinates, edges, pair, steps) for visited in every] for pair in chosen]
@@ -135,19 +147,31 @@ def _world(world: str, found: Sequence[tuple[Coordinates, Visited]], pairs: Sequ
     return join([tag("h3", world), *notes, grid(plots), player, tag("p", note, class_="soft")])
 
 
-def _line(visited: Visited, edges: np.ndarray) -> Line:
-    explored = visited.explored
-    return Line(explored.label, *growth(visited, edges), colour=explored.number, group=explored.method)
-
-
 def _map(visited: Visited, coordinates: Coordinates, edges: np.ndarray, pair: Pair, steps: np.ndarray) -> Markup:
-    """A map that the page's script fills frame by frame."""
+    """A map that the page's script fills frame by frame; that of the places in a maze has its walls and proportions."""
     columns = [coordinates.names.index(name) for name in pair]
-    first, visits = first_visits(visited.values[:, columns], visited.env_steps, edges[:, columns])
+    edges, parts = edges[:, columns], (CELLS, CELLS)
+    walls = walls_of(visited.explored.about.world) if pair in PLACE else None
+    if walls is not None:
+        parts = (walls.shape[0], walls.shape[1])
+        edges = np.array([[-0.5], [0.5]]) * parts / FINE
+    first, visits = first_visits(visited.values[:, columns], visited.env_steps, edges, parts)
     frames = np.where(np.isnan(first), NEVER, np.searchsorted(steps, np.nan_to_num(first))).astype(np.uint8)
+    about = f"{(visits > 0).mean():.0%} of the map's cells"
+    if walls is not None:
+        frames[walls.ravel()] = WALL
+        share = greatest(visited.explored.metrics, "coverage")
+        about = (f"visited {share:.0%} of " if share else "") + f"the maze's cells, {FINE} x {FINE} squares each"
     levels = np.round(255 * np.log1p(visits) / max(np.log1p(visits.max()), 1e-9)).astype(np.uint8)
     told = {name: base64.b64encode(each.tobytes()).decode() for name, each in (("first", frames), ("level", levels))}
-    canvas = tag("canvas", width=CELLS, height=CELLS, data_first=told["first"], data_level=told["level"])
-    ends = [f"{name} ({low:.3g} to {high:.3g})" for name, (low, high) in zip(pair, edges[:, columns].T, strict=True)]
-    share = f"{(visits > 0).mean():.0%} of cells"
-    return figure(canvas, f"{visited.explored.label}: {ends[1]} over {ends[0]}, {share}")
+    canvas = tag("canvas", width=parts[0], height=parts[1], data_first=told["first"], data_level=told["level"])
+    ends = [f"{name} ({low:.3g} to {high:.3g})" for name, (low, high) in zip(pair, edges.T, strict=True)]
+    return figure(canvas, f"{visited.explored.label}: {ends[1]} over {ends[0]}, {about}")
+
+
+def walls_of(world: str) -> np.ndarray | None:
+    """Which cells of a maze's map are wall, (across, up) from the south-west; none of other worlds."""
+    if (maze := domain_of(world)) not in LAYOUTS:
+        return None
+    walls = np.array([[mark == "#" for mark in row] for row in rows_of(maze)])
+    return walls[::-1].T.repeat(FINE, 0).repeat(FINE, 1)

@@ -11,29 +11,33 @@ from ..agent.world_model import Observation
 from ..replay import Episode
 from .charts import Line, chart, cloud
 from .explored import Explored, Missing
-from .html import Markup, figure, grid, join, picture, tag
-from .pictures import encode_png, frames_of
+from .frames import encode_png, frames_of
+from .html import Markup, figure, grid, image, join, tag
 
 PEAKS = 6
-WAKING = 5  # steps: an agent that has just opened its eyes knows nothing yet, and that is no curiosity
+WAKING = 5  # steps at the start of an episode, when the agent knows nothing of it yet, that are left out
 APART = 0.04  # of the episode: nearer peaks would show the same moment
 EPISODES, POINTS = 8, 1200  # of the map
 
 
 def curiosity(explored: Explored) -> Markup:
-    """The intrinsic reward along the last episode, what was to be seen at its peaks, and a map of latent states."""
+    """The intrinsic reward along the last episode, what could be observed at its peaks, and a map of latent states."""
     number, episode = explored.last_episode()
     agent, params, steps = explored.load_agent(episode)
     if agent.objective.reward is None:
-        raise Missing(f"{explored.method} has no intrinsic reward.")
+        raise Missing(f"{explored.about.method} has no intrinsic reward.")
     along = _rewards(agent, params, episode)
     repeat, found = episode.state.shape[1], WAKING + peaks(along[WAKING:])
     line = Line(explored.label, repeat * np.arange(1, len(along) + 1), along, colour=explored.number)
     marked = Line("peaks", repeat * (found + 1), along[found], colour=explored.number + 1, points=True)
-    what = "disagreement, scaled" if explored.method in ("plan2explore", "retrospective") else f"reward of {explored.method}"
+    method = explored.about.method
+    what = "disagreement, scaled" if method in ("plan2explore", "retrospective") else f"reward of {method}"
     caption = f"Episode {number}, with the agent of env step {steps:,}: {what}, and its peaks after the first {WAKING} steps"
     drawing = chart([line, marked], "env step of the episode", what, caption)
-    frames = [_frame(episode, index, float(along[index])) for index in found]
+    frames = []
+    for index in found:
+        about, frame = f"env step {repeat * (index + 1)}", frames_of(episode, slice(index + 1, index + 2))[0]
+        frames.append(figure(image(encode_png(frame, 160), about), f"{about}: {along[index]:.3g}"))
     latent = _latents(explored, agent, params, episode, what)
     return join([tag("h3", explored.label), grid([drawing, latent]), tag("div", *frames, class_="strip")])
 
@@ -87,9 +91,3 @@ def peaks(along: np.ndarray, count: int = PEAKS) -> np.ndarray:
         found.append(top)
         left[max(0, top - apart) : top + apart + 1] = -np.inf
     return np.array(sorted(found), int)
-
-
-def _frame(episode: Episode, index: int, value: float) -> Markup:
-    step = (index + 1) * episode.state.shape[1]
-    png = encode_png(frames_of(episode, slice(index + 1, index + 2))[0], 160)
-    return figure(picture(png, f"frame at env step {step}"), f"env step {step}: {value:.3g}")

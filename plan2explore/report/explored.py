@@ -1,6 +1,5 @@
 """Runs as a report sees them: read only, and whatever is missing or damaged stays a sentence."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -8,18 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 
 from ..agent.agent import Agent, Params
 from ..agent.intrinsic import OBJECTIVES
-from ..config import PRESETS, AgentConfig, ExploreConfig, Spaces, differences
-from ..phases.explore import read_stored
-from ..phases.run import Run
+from ..config import AgentConfig, ExploreConfig, Spaces
 from ..replay import Episode
 from ..replay.files import EpisodeFolder
 from ..runs.checkpoint import Checkpoints, unpack_params
 from ..runs.folder import RunError, RunFolder
-from .results import adaptations_of
+from ..runs.reader import Summary, adaptations_of, open_exploration, read_metrics, read_stored, summary_of
 
 
 class Missing(Exception):
@@ -30,67 +26,39 @@ class Missing(Exception):
 class Explored:
     """A run, what it is called in the report, and its number there: which is its colour."""
 
-    run: Run
+    folder: RunFolder
     name: str
     number: int
 
     @cached_property
     def config(self) -> ExploreConfig:
         """The settings that it was started with. No world is made of them here, so its module may be missing."""
-        return read_stored(self.run.folder, "config", ExploreConfig)
+        return read_stored(self.folder, "config", ExploreConfig)
 
-    @property
-    def world(self) -> str:
-        """What it explored, also where its settings cannot be read by this version."""
-        found: Any = self.run.folder.settings.get("config")
-        world = found.get("world") if isinstance(found, dict) else None
-        return str(world.get("world", "?")) if isinstance(world, dict) else "?"
-
-    @property
-    def method(self) -> str:
-        """What it sought."""
-        try:
-            return self.config.agent.intrinsic.objective
-        except RunError:
-            return "unknown method"
-
-    @property
-    def probes(self) -> tuple[str, ...]:
-        """Tasks that were trained beside exploration."""
-        try:
-            return self.config.probes
-        except RunError:
-            return ()
+    @cached_property
+    def about(self) -> Summary:
+        """What its settings say, also where this version cannot read them."""
+        return summary_of(self.folder)
 
     @property
     def label(self) -> str:
         """Name and method, for legends."""
-        return self.name if self.method in self.name else f"{self.name} ({self.method})"
+        return self.name if self.about.method in self.name else f"{self.name} ({self.about.method})"
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
-        """Lines of metrics.jsonl that say at which env step they were written, under today's names."""
-        lines = [line for line in self.run.metrics() if is_number(line.get("env_steps"))]
-        return [{re.sub("^novelty/", "intrinsic/", name): value for name, value in line.items()} for line in lines]
+        """Its metrics, by env steps."""
+        return read_metrics(self.folder.path)
 
     @cached_property
     def episodes(self) -> EpisodeFolder:
         """Its episodes."""
-        return EpisodeFolder(self.run.folder.episodes, read_only=True)
-
-    @property
-    def adaptations(self) -> list[RunFolder]:
-        """Folders of its adaptations that can be read."""
-        return self._adaptations[0]
-
-    @property
-    def faults(self) -> list[str]:
-        """Adaptations that cannot be read, each in a sentence."""
-        return self._adaptations[1]
+        return EpisodeFolder(self.folder.episodes, read_only=True)
 
     @cached_property
-    def _adaptations(self) -> tuple[list[RunFolder], list[str]]:
-        return adaptations_of(self.run.folder)
+    def adaptations(self) -> tuple[list[RunFolder], list[str]]:
+        """Folders of its adaptations, and a sentence for each that cannot be read."""
+        return adaptations_of(self.folder)
 
     def last_episode(self) -> tuple[int, Episode]:
         """The last episode that can be read."""
@@ -106,19 +74,22 @@ class Explored:
 
     def load_agent(self, episode: Episode) -> tuple[Agent, Params, int]:
         """The agent of the last good snapshot, its parameters, and its env steps; sizes are those of the episode."""
-        if self.method not in OBJECTIVES:
+        if self.about.method not in OBJECTIVES:
             raise ValueError(
-                f"It was explored with the objective {self.method!r}, which is not registered here: import your file that "
-                "registers it and call plan2explore.write_report from Python."
+                f"It was explored with the objective {self.about.method!r}, which is not registered here: import your file "
+                "that registers it and call plan2explore.write_report from Python."
             )
         agent = agent_of(self.config.agent, spaces_of(self.config, episode))
-        snapshots = Checkpoints(self.run.folder.snapshots, keep=None)
+        snapshots = Checkpoints(self.folder.snapshots, keep=None)
         for steps in reversed(kept := snapshots.steps()):
             try:
-                arrays, _ = snapshots.load(steps)
+                params = unpack_params(snapshots.load(steps)[0])
             except (ValueError, OSError):
                 continue
-            return agent, _fitting(agent, unpack_params(arrays), self.name), steps
+            for part in ("model", "intrinsic"):
+                if part not in params or params[part].shape != (1, agent.layouts[part].size):
+                    raise ValueError(f"The snapshot of {self.name} does not fit its own settings: {part} has other sizes.")
+            return agent, {part: jnp.asarray(params[part]) for part in ("model", "intrinsic")}, steps
         if kept:
             raise ValueError(f"{self.name} has no snapshot that can be read.")
         raise Missing(f"{self.name} has no snapshot.")
@@ -131,7 +102,7 @@ def agent_of(config: AgentConfig, spaces: Spaces) -> Agent:
 
 
 def spaces_of(config: ExploreConfig, episode: Episode) -> Spaces:
-    """What the agent saw and did, told by what it stored."""
+    """What the agent observed and did, told by what it stored."""
     obs = config.world.obs
     action = episode.action.shape[1]
     discrete = tuple(int(count) for count in episode.meta.get("discrete", ()))
@@ -147,13 +118,6 @@ def spaces_of(config: ExploreConfig, episode: Episode) -> Spaces:
     )
 
 
-def _fitting(agent: Agent, params: dict[str, np.ndarray], name: str) -> Params:
-    for part in ("model", "intrinsic"):
-        if part not in params or params[part].shape != (1, agent.layouts[part].size):
-            raise ValueError(f"The snapshot of {name} does not fit its own settings: {part} has other sizes.")
-    return {part: jnp.asarray(params[part]) for part in ("model", "intrinsic")}
-
-
 def open_runs(paths: Sequence[Path]) -> tuple[list[Explored], list[str]]:
     """The runs with names that tell them apart, and a sentence for each whose description is damaged.
 
@@ -161,18 +125,16 @@ def open_runs(paths: Sequence[Path]) -> tuple[list[Explored], list[str]]:
     """
     found, damaged = [], []
     for path in paths:
-        if not RunFolder.is_run(path):
-            RunFolder.open(path)  # says why: no folder, or no run in it
         try:
-            found.append(Run(path))
+            found.append(open_exploration(path))
         except RunError as error:
-            if RunFolder.is_run(path) and "damaged" not in str(error):
+            if "damaged" not in str(error):
                 raise
             damaged.append(str(error))
     if not found:
         raise RunError(" ".join(damaged))
-    names = _names([run.path for run in found])
-    return [Explored(run, name, number) for number, (run, name) in enumerate(zip(found, names, strict=True))], damaged
+    names = _names([folder.path for folder in found])
+    return [Explored(folder, name, number) for number, (folder, name) in enumerate(zip(found, names, strict=True))], damaged
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
@@ -183,21 +145,3 @@ def _names(paths: Sequence[Path]) -> list[str]:
         if len(set(names)) == len(set(whole)):
             return names
     return [str(path) for path in paths]
-
-
-def nearest_preset(config: ExploreConfig) -> tuple[str, list[str]]:
-    """The preset that a configuration differs least from, and the settings in which it does."""
-    apart = {name: differences(config, ExploreConfig(agent=preset)) for name, preset in PRESETS.items()}
-    name = min(apart, key=lambda name: len(apart[name]))
-    known = ("world.world:", "probes:", "seed:")  # said elsewhere
-    return name, [each for each in apart[name] if not each.startswith(known)]
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value out of a file is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
-
-
-def last_of(metrics: Sequence[dict[str, Any]], name: str) -> float:
-    """The greatest value of a metric that only grows; 0 where there is none."""
-    return max((line[name] for line in metrics if is_number(line.get(name))), default=0)

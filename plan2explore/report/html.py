@@ -70,7 +70,7 @@ def missing(sentence: str) -> Markup:
 
 
 def figure(content: Markup, caption: Any) -> Markup:
-    """A picture with what it shows."""
+    """A plot, image or video with what it shows."""
     return tag("figure", content, tag("figcaption", caption))
 
 
@@ -79,16 +79,16 @@ def grid(pieces: Iterable[Any], small: bool = False) -> Markup:
     return tag("div", *pieces, class_="grid small" if small else "grid")
 
 
-def picture(png: bytes, about: str) -> Markup:
+def image(png: bytes, about: str) -> Markup:
     """A PNG inside the page."""
     return tag("img", src=data_url("image/png", png), alt=about)
 
 
-def film(mp4: bytes, about: str, **attributes: Any) -> Markup:
+def video(mp4: bytes, about: str, **attributes: Any) -> Markup:
     """An mp4 inside the page: it plays when it comes into view."""
     url = data_url("video/mp4", mp4)
     flags: dict[str, Any] = {"controls": True, "muted": True, "loop": True, "playsinline": True} | attributes
-    return tag("video", src=url, preload="metadata", aria_label=about, **flags)
+    return tag("video", src=url, preload="auto", aria_label=about, **flags)
 
 
 def data_url(kind: str, data: bytes) -> str:

@@ -4,14 +4,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ..runs.files import read_lines
+from ..console import PatientConsole
 from ..runs.folder import RunError, RunFolder
-from ..untrusted import printable
-from .results import results_of
+from ..runs.reader import greatest, read_metrics, summary_of
+from ..runs.results import results_of
 
 COLUMNS = ("run", "env", "method", "seed", "state", "env steps", "last scores")
 
@@ -30,35 +29,30 @@ def print_runs(folder: Path) -> int:
             found.append(run)
     if not found and not faults:
         raise RunError(f"There is no run in {folder}, or at most three folders down from it.")
+    console = PatientConsole(soft_wrap=True)
+    if not console.is_terminal:
+        console.width = max(console.width, 200)  # for programs that read lines
     table = Table(box=None, pad_edge=False)
     for name in COLUMNS:
-        table.add_column(name, overflow="fold", no_wrap=name != "last scores")
+        table.add_column(name, overflow="fold", no_wrap=name != "last scores", min_width=len(name))
     for run in sorted(found, key=lambda each: each.created):
-        table.add_row(*(escape(printable(word)) for word in row_of(run)))
-    console = Console(soft_wrap=True)
+        table.add_row(*(escape(word) for word in row_of(run)))
     console.print(table)
     for sentence in faults:
-        console.print(printable(sentence), markup=False)
+        console.print(sentence, markup=False)
     return 0
 
 
 def row_of(run: RunFolder) -> tuple[str, ...]:
     """What a run's row says, in the order of `COLUMNS`."""
-    config = run.settings.get("config", {})
-    agent = config.get("agent", {})
-    goal: Any = run.settings.get("goal")
-    counts = [line.get("env_steps") for line in read_lines(run.metrics_file)]
-    steps = max((count for count in counts if isinstance(count, int)), default=0)
+    about, goal = summary_of(run), run.settings.get("goal")
+    steps = int(greatest(read_metrics(run.path), "env_steps"))
     state = "running" if run.is_locked() else "finished" if isinstance(goal, int) and steps >= goal else "stopped"
     return (
-        str(run.path),
-        str(config.get("world", {}).get("world", "?")),
-        str((agent.get("intrinsic") or agent.get("novelty") or {}).get("objective", "?")),
-        str(config.get("seed", "?")),
-        state,
+        str(run.path), about.world, about.method, "?" if about.seed is None else str(about.seed), state,
         f"{steps:,}" + (f" of {goal:,}" if isinstance(goal, int) and steps < goal else ""),
         last_scores(results_of(run.path)) or "-",
-    )
+    )  # fmt: skip
 
 
 def last_scores(results: Iterable[Any]) -> str:

@@ -2,6 +2,7 @@
 // Charts, the coverage animation and videos of a report page. Nothing is fetched; names are only ever put in as text.
 const COLOURS = 6, HEIGHT = 250, LEFT = 52, RIGHT = 12, TOP = 10, BOTTOM = 38;
 const SHADES = [[24, 15, 120], [126, 3, 168], [204, 71, 120], [248, 149, 64], [240, 249, 33]];
+const WALL = 254, WALL_COLOUR = [128, 138, 150, 255];  // in place of the frame of a cell's first visit
 const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
 const settings = {smooth: 0, together: false};
 
@@ -208,12 +209,13 @@ function player(host) {  // cells in the order in which they were first visited,
   const show = () => {
     label.textContent = `${Number(steps[slider.value]).toLocaleString("en")} env steps`;
     for (const {canvas, first, level} of maps) {
-      const side = canvas.width, context = canvas.getContext("2d"), picture = context.createImageData(side, side);
-      first.forEach((frame, cell) => {  // cells are counted from below, column by column
-        const place = 4 * ((side - 1 - cell % side) * side + Math.floor(cell / side));
-        if (frame <= slider.value) picture.data.set([...shade(0.1 + 0.85 * level[cell] / 255), 255], place);
+      const {width, height} = canvas, context = canvas.getContext("2d"), frame = context.createImageData(width, height);
+      first.forEach((visit, cell) => {  // cells are counted from below, column by column
+        const place = 4 * ((height - 1 - cell % height) * width + Math.floor(cell / height));
+        if (visit === WALL) frame.data.set(WALL_COLOUR, place);
+        else if (visit <= slider.value) frame.data.set([...shade(0.1 + 0.85 * level[cell] / 255), 255], place);
       });
-      context.putImageData(picture, 0, 0);
+      context.putImageData(frame, 0, 0);
     }
   };
   const stop = () => { clearInterval(timer); timer = null; play.textContent = "▶ play"; };

@@ -5,25 +5,22 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from .. import __version__
 from ..atomic import write_file
-from ..phases.device import prepare_device
+from ..device import prepare_device
 from .coverage import Pair, coverage
 from .curiosity import curiosity
 from .explored import Explored, Missing, open_runs
-from .facts import what_was_run
-from .films import films_of
-from .headline import headline
+from .facts import headline, what_was_run
 from .html import Markup, anchor, join, missing, page, section, tag
-from .learning import learning
-from .openloop import predict_openly
+from .learning import learning, predict_openly
 from .scores import scores
+from .videos import videos
 
 log = logging.getLogger("plan2explore.report")
 LARGEST = 20_000_000
 """Bytes of a page: what one can still send to someone."""
 SPARE = 500_000
-MOST_LOOKED_INTO = 4
+MOST_INSPECTED = 4
 """Runs whose curiosity and predictions are shown: each takes seconds, and room."""
 ORDER = ("Scores", "Coverage", "Videos", "Where it was curious", "Open-loop prediction", "Learning", "What was run")
 
@@ -51,28 +48,31 @@ def write_report(
 
 def compose(every: Sequence[Explored], damaged: Sequence[str] = (), pairs: Sequence[Pair] = ()) -> str:
     """The page's text: everything but videos first, and videos in the room that is left. Empty sections are left out."""
-    kept = Kept()
+    build = SectionBuilder()
     parts = {
-        "Scores": kept("Scores", scores, every),
-        "What was run": kept.each("What was run", every, what_was_run),
-        "Coverage": kept("Coverage", coverage, every, pairs),
-        "Where it was curious": kept.each("Where it was curious", every[:MOST_LOOKED_INTO], curiosity),
-        "Open-loop prediction": kept.each("Open-loop prediction", every[:MOST_LOOKED_INTO], predict_openly),
-        "Learning": kept("Learning", learning, every),
+        "Scores": build("Scores", scores, every),
+        "What was run": build.each("What was run", every, what_was_run),
+        "Coverage": build("Coverage", coverage, every, pairs),
+        "Where it was curious": build.each("Where it was curious", every[:MOST_INSPECTED], curiosity),
+        "Open-loop prediction": build.each("Open-loop prediction", every[:MOST_INSPECTED], predict_openly),
+        "Learning": build("Learning", learning, every),
     }
     room = LARGEST - SPARE - sum(len(content.encode()) for content in parts.values())
-    parts["Videos"] = kept("Videos", films_of, every, room)
-    head = kept("Headline", headline, every)
-    kept.warn(damaged)
+    parts["Videos"] = build("Videos", videos, every, room)
+    head = build("Headline", headline, every)
+    if build.failed:
+        log.warning("Not all could be shown; the page says why: %s.", ", ".join(build.failed))
+    if damaged:
+        log.warning("%s", " ".join(damaged))
     title = ", ".join(explored.name for explored in every)
     shown = [name for name in ORDER if parts[name]]
-    made = f"{title}. Made by plan2explore {__version__}, {datetime.now(UTC).isoformat(sep=' ', timespec='minutes')}"
+    made = f"{title}. Plan2Explore, {datetime.now(UTC).isoformat(sep=' ', timespec='minutes')}"
     links = tag("nav", *(tag("a", name, href=f"#{anchor(name)}") for name in shown))
     top = tag("header", tag("h1", head or title), tag("p", made, class_="soft"), links, *map(missing, damaged))
     return page(f"Plan2Explore: {title}", top, *(section(name, parts[name]) for name in shown))
 
 
-class Kept:
+class SectionBuilder:
     """Makes pieces of the page: nothing in a run's folder may fail it. What has nothing to say is empty; faults are said."""
 
     def __init__(self) -> None:
@@ -94,10 +94,3 @@ class Kept:
     def each(self, part: str, every: Sequence[Explored], make: Callable[[Explored], Markup]) -> Markup:
         """A piece for each run."""
         return join(filter(None, (self(part, make, explored, name=explored.name) for explored in every)))
-
-    def warn(self, damaged: Sequence[str]) -> None:
-        """One line for the terminal: what the page lacks."""
-        if self.failed:
-            log.warning("Not all could be shown; the page says why: %s.", ", ".join(self.failed))
-        if damaged:
-            log.warning("%s", " ".join(damaged))

@@ -8,7 +8,7 @@ mean of several episodes, so the window is counted in episodes: the past evaluat
 import sys
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,11 @@ import numpy as np
 import tyro
 from matplotlib.figure import Figure
 
+from ..console import counted, say
 from ..reference import METHODS, published_curve
 from ..runs.files import check_folder
-from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, left_out, one_each, read_results
-from .tables import NAMES, last_episodes
+from ..runs.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, left_out, one_each, read_results
+from .tables import last_episodes, name_of
 
 WINDOW, CHEETAH_WINDOW = 20, 5  # episodes
 CHEETAH = ("cheetah_run", "cheetah_run_backward", "cheetah_flip_forward", "cheetah_flip_backward")
@@ -78,29 +79,25 @@ def curve(results: Iterable[Result], window: int = WINDOW) -> Curve | None:
 def zero_shot_figure(results: Sequence[Result]) -> Figure | None:
     """Zero-shot score over exploration, a panel for each task, with Dreamer and the published curves."""
     shown = [result for result in results if result.protocol in (PROBE, SUPERVISED)]
-    tasks = sorted({result.task for result in shown})
-    if not tasks:
-        return None
-    figure, panels = _panels(tasks)
-    for task, axes in zip(tasks, panels, strict=True):
+
+    def panel(axes: Any, task: str) -> None:
         ours = [result for result in shown if result.task == task]
         _draw_methods(axes, ours)
         _draw_published(axes, task, ours)
-    _finish(figure, panels, f"Zero-shot score during exploration ({_smoothing(WINDOW)})")
-    return figure
+
+    return _figure(sorted({result.task for result in shown}), f"Zero-shot score during exploration ({_smoothing()})", panel)
 
 
 def few_shot_figure(results: Sequence[Result]) -> Figure | None:
     """Adaptation with few episodes of the task, shaded, after exploration; before it, the zero-shot probe."""
-    adapted = [result for result in results if result.protocol == FEW_SHOT]
-    tasks = sorted({result.task for result in adapted})
-    if not tasks:
-        return None
-    figure, panels = _panels(tasks)
-    for task, axes in zip(tasks, panels, strict=True):
+
+    def panel(axes: Any, task: str) -> None:
         here = [result for result in results if result.task == task]
         shots = one_each(result for result in here if result.protocol == FEW_SHOT)
-        switch = _switch(here, shots)
+        # Exploration ended where the zero-shot policy was that adaptation began with.
+        first = min(each.env_steps for each in shots)
+        offline = [each.env_steps for each in here if each.protocol == OFFLINE and each.env_steps <= first]
+        switch = max(offline, default=first)
         axes.axvspan(switch / 1e6, max(result.env_steps for result in shots) / 1e6, color="#767676", alpha=0.15, lw=0)
         axes.axvline(switch / 1e6, color="#767676", lw=0.8)
         before = [each for each in here if each.protocol == PROBE and each.env_steps <= switch]
@@ -108,16 +105,9 @@ def few_shot_figure(results: Sequence[Result]) -> Figure | None:
         if before:
             axes.plot([], [], ":", color="#767676", label="before: the zero-shot probe")
         _draw_methods(axes, [each for each in here if each.protocol == SUPERVISED] + shots)
-    title = f"Few-shot adaptation: exploration, then episodes of the task, shaded ({_smoothing(WINDOW)})"
-    _finish(figure, panels, title)
-    return figure
 
-
-def _switch(here: Sequence[Result], shots: Sequence[Result]) -> int:
-    """Env steps at which exploration ended: where the zero-shot policy was that adaptation began with."""
-    offline = [each.env_steps for each in here if each.protocol == OFFLINE]
-    first = min(each.env_steps for each in shots)
-    return max([steps for steps in offline if steps <= first], default=first)
+    tasks = sorted({result.task for result in results if result.protocol == FEW_SHOT})
+    return _figure(tasks, f"Few-shot adaptation: exploration, then episodes of the task, shaded ({_smoothing()})", panel)
 
 
 def cheetah_figure(results: Sequence[Result]) -> Figure | None:
@@ -125,40 +115,57 @@ def cheetah_figure(results: Sequence[Result]) -> Figure | None:
     shown = [result for result in results if result.task in CHEETAH and result.protocol != FEW_SHOT]
     if len({result.task for result in shown}) < 2:  # the figure is about one model that serves several tasks
         return None
-    figure, panels = _panels(CHEETAH, columns=4)
-    furthest = max(result.env_steps for result in shown)
-    for task, axes in zip(CHEETAH, panels, strict=True):
+
+    def panel(axes: Any, task: str) -> None:
         ours = [result for result in shown if result.task == task]
         _draw_methods(axes, [each for each in ours if each.protocol != OFFLINE], CHEETAH_WINDOW)
         _draw_offline(axes, [each for each in ours if each.protocol == OFFLINE])
         _draw_published(axes, task, ours)
-        axes.set_xlim(0, 1.08 * furthest / 1e6)
+        axes.set_xlim(0, 1.08 * max(result.env_steps for result in shown) / 1e6)
         axes.set_ylim(0, 1000)
         if not ours:
             axes.text(0.5, 0.5, "missing", transform=axes.transAxes, ha="center", color="#767676")
-    _finish(figure, panels, f"Four tasks of the cheetah, zero-shot ({_smoothing(CHEETAH_WINDOW)})")
-    return figure
+
+    return _figure(CHEETAH, f"Four tasks of the cheetah, zero-shot ({_smoothing(CHEETAH_WINDOW)})", panel, columns=4)
 
 
-def _panels(tasks: Sequence[str], columns: int | None = None) -> tuple[Figure, list[Any]]:
+def _figure(tasks: Sequence[str], title: str, panel: Callable[[Any, str], None], columns: int = 0) -> Figure | None:
+    """A panel for each task, if there is any, with one legend for all."""
+    if not tasks:
+        return None
     columns = columns or (4 if len(tasks) > 6 else min(3, len(tasks)))
     rows = -(-len(tasks) // columns)
     figure = Figure(figsize=(max(2.8 * columns, 5.6), 2.6 * rows + 1.2), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
     for axes in grid[len(tasks) :]:
         axes.remove()
+    labels: dict[str, Any] = {}
     for task, axes in zip(tasks, grid, strict=False):
-        axes.set_title(task.replace("_", " ").title())
-    return figure, grid[: len(tasks)]
+        panel(axes, task)
+        axes.set(title=task.replace("_", " ").title(), xlabel="env steps (millions)")
+        axes.set_ylim(bottom=0)
+        handles, names = axes.get_legend_handles_labels()
+        labels |= dict(zip(names, handles, strict=True))
+    figure.suptitle(textwrap.fill(title, int(13 * figure.get_figwidth())), fontsize=10)
+    figure.supylabel("score of an episode", fontsize=9)
+    columns = 2 if figure.get_figwidth() < 8 else 4
+    figure.legend(labels.values(), labels.keys(), loc="outside lower center", ncols=min(columns, len(labels)), fontsize=8)
+    return figure
+
+
+def _by_method(results: Sequence[Result]) -> Iterator[tuple[str, str, list[Result]]]:
+    """Each method with its colour and its results, in the paper's order, others after them."""
+    found = {result.method for result in results}
+    for index, method in enumerate([each for each in METHODS if each in found] + sorted(found - set(METHODS))):
+        colour = COLOURS.get(method, OTHERS[index % len(OTHERS)])
+        yield method, colour, [result for result in results if result.method == method]
 
 
 def _draw_methods(axes: Any, results: Sequence[Result], window: int = WINDOW, style: str = "-", named: bool = True) -> None:
-    for index, method in enumerate(_methods(results)):
-        found = curve([result for result in results if result.method == method], window)
-        if found is None:
+    for method, colour, ours in _by_method(results):
+        if (found := curve(ours, window)) is None:
             continue
-        colour = _colour(method, index)
-        text = f"{_name(method)}, {found.seeds} seed{'s' if found.seeds > 1 else ''}" if named else None
+        text = f"{name_of(method)}, {counted(found.seeds, 'seed')}" if named else None
         steps = found.env_steps / 1e6
         axes.plot(steps, found.mean, style, color=colour, label=text, lw=1.6, marker="o" if len(steps) == 1 else "", ms=4)
         if found.seeds > 1:
@@ -167,16 +174,15 @@ def _draw_methods(axes: Any, results: Sequence[Result], window: int = WINDOW, st
 
 def _draw_offline(axes: Any, results: Sequence[Result]) -> None:
     """A mark and the spread over seeds (with one seed: over its episodes) for each method."""
-    for index, method in enumerate(_methods(results)):
-        ours = [result for result in results if result.method == method]
+    for method, colour, ours in _by_method(results):
         for steps in sorted({result.env_steps for result in ours}):
             at = one_each(result for result in ours if result.env_steps == steps)
             scores = [result.score for result in at]
             spread = float(np.std(scores, ddof=1)) if len(at) > 1 else at[0].std
             over = f"{len(at)} seeds" if len(at) > 1 else "1 seed, bar: its episodes"
             axes.errorbar(
-                steps / 1e6, np.mean(scores), spread, fmt="D", ms=5, capsize=3, color=_colour(method, index),
-                label=f"{_name(method)}, task named afterwards ({over})",
+                steps / 1e6, np.mean(scores), spread, fmt="D", ms=5, capsize=3, color=colour,
+                label=f"{name_of(method)}, task named afterwards ({over})",
             )  # fmt: skip
 
 
@@ -190,40 +196,13 @@ def _draw_published(axes: Any, task: str, ours: Sequence[Result]) -> None:
         steps, mean, std = (np.array([getattr(point, name) for point in points]) for name in ("env_steps", "mean", "std"))
         axes.errorbar(
             steps / 1e6, mean, std, fmt="s--", mfc="white", ms=4, lw=1, capsize=2, color=COLOURS[method], alpha=0.75,
-            label=f"{_name(method)}, published ({points[0].seeds} seeds)",
+            label=f"{name_of(method)}, published ({points[0].seeds} seeds)",
         )  # fmt: skip
         axes.set_xlim(0, 1.08 * max(furthest, 2.5e5) / 1e6)
 
 
-def _methods(results: Sequence[Result]) -> list[str]:
-    """The methods there are, in the paper's order, others after them."""
-    found = {result.method for result in results}
-    return [method for method in METHODS if method in found] + sorted(found - set(METHODS))
-
-
-def _colour(method: str, index: int) -> str:
-    return COLOURS.get(method, OTHERS[index % len(OTHERS)])
-
-
-def _name(method: str) -> str:
-    return NAMES.get(method, method.capitalize())
-
-
-def _smoothing(window: int) -> str:
+def _smoothing(window: int = WINDOW) -> str:
     return f"moving mean: past {window} episodes, no less than one evaluation"
-
-
-def _finish(figure: Figure, panels: Sequence[Any], title: str) -> None:
-    labels: dict[str, Any] = {}
-    for axes in panels:
-        axes.set_ylim(bottom=0)
-        handles, names = axes.get_legend_handles_labels()
-        labels |= dict(zip(names, handles, strict=True))
-        axes.set_xlabel("env steps (millions)")
-    figure.suptitle(textwrap.fill(title, int(13 * figure.get_figwidth())), fontsize=10)
-    figure.supylabel("score of an episode", fontsize=9)
-    columns = 2 if figure.get_figwidth() < 8 else 4
-    figure.legend(labels.values(), labels.keys(), loc="outside lower center", ncols=min(columns, len(labels)), fontsize=8)
 
 
 # --- The command ---
@@ -235,7 +214,8 @@ def write_plots(sources: Sequence[str | Path], out: Path) -> list[Path]:
     """Draws every figure for which there are results, as PNG and SVG; the files that were written. Says what it left out."""
     check_folder(out)
     results = read_results(sources)
-    print(left_out(results), end="", file=sys.stderr)
+    if told := left_out(results):
+        say(told.rstrip("\n"), sys.stderr)
     written = []
     for name, draw in FIGURES.items():
         with mpl.rc_context(STYLE):
@@ -262,13 +242,11 @@ class PlotCommand:
 def main(arguments: list[str]) -> int:
     """Draws the paper's figures from your runs, beside the published curves, as PNG and SVG."""
     command = tyro.cli(PlotCommand, prog="plan2explore plot", args=arguments)
-    if not command.sources:
-        raise ValueError("Give runs, CSV files of results, or folders of either: plan2explore plot RUN_OR_CSV ...")
     written = write_plots(command.sources, command.out)
     if not written:
         raise ValueError(
             "There is nothing to draw: the figures are of probes, of few-shot adaptation, and of the cheetah's tasks if "
             "there are two, and none of these has evaluations of such (plan2explore table shows all there are)."
         )
-    print("\n".join(str(path) for path in written))
+    say("\n".join(str(path) for path in written))
     return 0

@@ -10,18 +10,19 @@ import numpy as np
 from ..envs.maze import LAYOUTS
 from ..reference import METHODS, paper_scores, published_curve
 from ..runs.folder import RunFolder
+from ..runs.reader import summary_of
+from ..runs.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, RunResult, run_results
 from .charts import Bar, Line, bars, chart
 from .explored import Explored, Missing
 from .html import Markup, grid, join, missing, table, tag
-from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Evaluation, Result, evaluations_of
 
 SOLVED = 500
 """Where a task in a maze counts as solved: half of what being at the goal for a whole episode pays."""
 PAPER_TABLE = {PROBE: (1, "3.5M"), OFFLINE: (1, "3.5M"), SUPERVISED: (1, "3.5M"), FEW_SHOT: (2, "1M + 150k")}
 NOTE = (
-    "Mean score of the last evaluation's episodes. The thin line is its 95 % interval, by bootstrap over 3 or more "
-    "episodes; over several seeds, their range. The upright line is the paper's score of the method, at 3.5M env steps "
-    "(zero-shot) or 1M and 150 episodes of the task (few-shot)."
+    "Mean score of the last evaluation's episodes. The line with ends is its 95 % interval, by bootstrap over 3 or more "
+    "episodes; over several seeds, their range. The longer upright line is the paper's score of the method, at 3.5M env "
+    "steps (zero-shot) or 1M and 150 episodes of the task (few-shot)."
 )
 
 
@@ -30,7 +31,7 @@ class Scored:
     """The evaluations of one task of one run, in order."""
 
     explored: Explored
-    evaluations: list[Evaluation]
+    evaluations: list[RunResult]
 
     @property
     def last(self) -> Result:
@@ -43,15 +44,20 @@ class Scored:
         return self.evaluations[-1].folder
 
     @property
+    def special(self) -> str:
+        """The adaptation's folder, where that is not the task's own."""
+        usual = self.folder.kind == "explore" or self.folder.path.name == self.last.task
+        return "" if usual else f", adapt/{self.folder.path.name}"
+
+    @property
     def label(self) -> str:
         """The run, and the adaptation's folder where it is not the task's own."""
-        usual = self.folder.kind == "explore" or self.folder.path.name == self.last.task
-        return self.explored.label + ("" if usual else f", adapt/{self.folder.path.name}")
+        return self.explored.label + self.special
 
     @property
     def how(self) -> str:
         """The protocol, with the number of episodes where the task's policy collected some."""
-        shots = self.evaluations[-1].shots
+        shots = summary_of(self.folder).shots
         return f"{self.last.protocol}, {shots} episodes" if shots else self.last.protocol
 
     @property
@@ -63,9 +69,8 @@ class Scored:
 
 def find_scores(explored: Explored) -> list[Scored]:
     """All evaluations of a run and of what was adapted from it, by task and adaptation."""
-
-    groups: dict[tuple[Path, str], list[Evaluation]] = {}
-    for each in evaluations_of(explored.run.folder):
+    groups: dict[tuple[Path, str], list[RunResult]] = {}
+    for each in run_results(explored.folder):
         if each.result.protocol in PAPER_TABLE:
             groups.setdefault((each.folder.path, each.result.task), []).append(each)
     return [Scored(explored, group) for group in groups.values()]
@@ -96,7 +101,7 @@ def scores(every: Sequence[Explored]) -> Markup:
 
 def solved(found: Sequence[Scored]) -> tuple[int, int] | None:
     """How many tasks have a score of `SOLVED`, and how many there are; none outside mazes."""
-    if not found or not all(each.explored.world.startswith(tuple(LAYOUTS)) for each in found):
+    if not found or not all(each.explored.about.world.startswith(tuple(LAYOUTS)) for each in found):
         return None
     best: dict[tuple[int, str], float] = {}
     for each in found:
@@ -109,8 +114,8 @@ def _lacking(explored: Explored, found: Sequence[Scored]) -> list[Markup]:
     """A sentence for each adaptation that has no score, or has not come to its end."""
     shown = {each.folder.path for each in found}
     notes = []
-    for folder in explored.adaptations:
-        name, task = f"adapt/{folder.path.name}", folder.settings.get("task", "?")
+    for folder in explored.adaptations[0]:
+        name, task = f"adapt/{folder.path.name}", summary_of(folder).task or "?"
         if not folder.finished.exists():
             notes.append(f"{explored.label}: the adaptation to {task} in {name} is unfinished; rerun its command to resume.")
         elif folder.path not in shown:
@@ -122,8 +127,7 @@ def _by_method(found: Sequence[Scored]) -> list[list[Scored]]:
     """Seeds of one method and protocol together; a run's own adaptations apart."""
     groups: dict[tuple[str, ...], list[Scored]] = {}
     for each in found:
-        usual = each.folder.kind == "explore" or each.folder.path.name == each.last.task
-        groups.setdefault((each.last.method, each.how, "" if usual else each.label), []).append(each)
+        groups.setdefault((each.last.method, each.how, each.special and each.label), []).append(each)
     return list(groups.values())
 
 
@@ -132,7 +136,7 @@ def _bar(group: Sequence[Scored]) -> Bar:
     low, high = first.evaluations[-1].interval or (None, None)
     label, mark = f"{first.label}, {first.how}", first.paper.get(first.last.method)
     if len(group) > 1:
-        low, high, label = min(values), max(values), f"{first.explored.method}, {first.how}, {len(group)} runs"
+        low, high, label = min(values), max(values), f"{first.explored.about.method}, {first.how}, {len(group)} runs"
     return Bar(label, float(np.mean(values)), low, high, first.explored.number, mark)
 
 
@@ -149,21 +153,17 @@ def _row(scored: Scored) -> list[object]:
 
 def _lines(task: str, found: Sequence[Scored]) -> list[Line]:
     """Scores of a task over env steps: every run's, and what was published."""
-    lines = [_line(scored, number) for number, scored in enumerate(found)]
+    lines = []
+    for number, each in enumerate(found):
+        x, y = zip(*((one.result.env_steps, one.result.score) for one in each.evaluations), strict=True)
+        low, high = zip(*(one.interval or (np.nan, np.nan) for one in each.evaluations), strict=True)
+        group = f"{each.explored.about.method}, {each.how}"
+        lines.append(Line(f"{each.label}, {each.how}", x, y, low, high, colour=number, group=group))
     furthest = max(max(line.x) for line in lines)
     for method in ("plan2explore", "dreamer"):
         # Only as far as the curves here make comparable: a short run would be a dot in the corner otherwise.
         points = [point for point in published_curve(task, method) if point.env_steps <= 2 * furthest]
         if points:
-            x, y = [point.env_steps for point in points], [point.mean for point in points]
-            low, high = ([point.mean + sign * point.std for point in points] for sign in (-1, 1))
-            lines.append(Line(f"published {method}", x, y, low, high, colour=len(lines), quiet=True))
+            steps, mean, std = (np.array([getattr(each, name) for each in points]) for name in ("env_steps", "mean", "std"))
+            lines.append(Line(f"published {method}", steps, mean, mean - std, mean + std, colour=len(lines), quiet=True))
     return lines
-
-
-def _line(scored: Scored, number: int) -> Line:
-    results = [each.result for each in scored.evaluations]
-    low, high = zip(*(each.interval or (np.nan, np.nan) for each in scored.evaluations), strict=True)
-    x, y = [each.env_steps for each in results], [each.score for each in results]
-    group = f"{scored.explored.method}, {scored.how}"
-    return Line(f"{scored.label}, {scored.how}", x, y, low, high, colour=number, group=group)

@@ -4,8 +4,6 @@ As in the paper, a score is the mean of the last 20 evaluation episodes with the
 standard deviation (the paper: the mean of 3 seeds).
 """
 
-import csv
-import io
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -17,9 +15,10 @@ import numpy as np
 import tyro
 
 from ..atomic import write_file
+from ..console import counted, say
 from ..reference import METHODS, TASK_AVERAGE, Point, paper_table, published_curve
 from ..runs.files import check_folder
-from .results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, left_out, one_each, read_results
+from ..runs.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, csv_bytes, left_out, one_each, read_results
 
 EPISODES = 20
 """The last evaluation episodes that a table averages (the paper)."""
@@ -57,7 +56,7 @@ class Cell:
     def __str__(self) -> str:
         spread = f" ± {self.std:.1f}" if self.seeds > 1 else ""
         offline = ", offline" if self.protocol == OFFLINE else ""
-        return f"{self.mean:.1f}{spread} ({_count(self.seeds, 'seed')}, {steps_text(self.env_steps)}{offline})"
+        return f"{self.mean:.1f}{spread} ({counted(self.seeds, 'seed')}, {steps_text(self.env_steps)}{offline})"
 
 
 def summarise(results: Iterable[Result], most_steps: int | None = None) -> Cell | None:
@@ -100,10 +99,6 @@ def steps_text(env_steps: int) -> str:
     return f"{thousands / 1000:g}M" if thousands >= 1000 else f"{thousands:g}K"
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
 # --- The paper's layouts ---
 
 
@@ -112,19 +107,14 @@ def table_cells(results: Sequence[Result], number: int) -> dict[tuple[str, str],
     found = {}
     for task in paper_table(number):
         for method in METHODS:
-            for protocol in _protocols(number, method):
+            # The paper's own protocol first. Dreamer has its task from the start, for all of 1.15M env steps in Table 2.
+            own = (PROBE, OFFLINE) if number == 1 else (FEW_SHOT,)
+            for protocol in (SUPERVISED,) if method == "dreamer" else own:
                 chosen = [each for each in results if (each.task, each.method, each.protocol) == (task, method, protocol)]
                 if cell := summarise(chosen, STEPS[number]):
                     found[task, method] = cell
                     break
     return found
-
-
-def _protocols(number: int, method: str) -> tuple[str, ...]:
-    """Whose scores belong into a table, the paper's own protocol first."""
-    if method == "dreamer":  # it has its task from the start: it does not adapt, but learns for all of 1.15M env steps
-        return (SUPERVISED,)
-    return (PROBE, OFFLINE) if number == 1 else (FEW_SHOT,)
 
 
 def task_average(cells: dict[tuple[str, str], Cell], number: int, method: str) -> float | None:
@@ -137,23 +127,17 @@ def task_average(cells: dict[tuple[str, str], Cell], number: int, method: str) -
 def table_markdown(results: Sequence[Result], number: int) -> str:
     """Table 1 or 2: in each cell our score, a slash, and the paper's. A dash is a cell that the paper leaves empty."""
     cells = table_cells(results, number)
-    title = "Zero-shot performance" if number == 1 else "Adaptation performance"
-    rows = [[title, *(NAMES.get(method, method.capitalize()) for method in METHODS)]]
+    rows = [["Zero-shot performance" if number == 1 else "Adaptation performance", *map(name_of, METHODS)]]
     for label, (others, dreamer) in EXPERIENCE[number].items():
         rows.append([f"{label} (paper)", *[others] * (len(METHODS) - 1), dreamer])
     for task, scores in paper_table(number).items():
-        ours = [_ours(cells, number, task, method) for method in METHODS]
-        theirs = [f"{scores[method]:g}" if method in scores else "–" for method in METHODS]
-        cells_of_row = [f"{one} / {other}" for one, other in zip(ours, theirs, strict=True)]
-        rows.append([task.replace("_", " ").title(), *cells_of_row])
+        row = [task.replace("_", " ").title()]
+        for method in METHODS:
+            average = task_average(cells, number, method) if task == TASK_AVERAGE else None
+            ours = str(cells.get((task, method), MISSING)) if average is None else f"{average:.1f}"
+            row.append(f"{ours} / {scores[method]:g}" if method in scores else f"{ours} / –")
+        rows.append(row)
     return f"## {TITLES[number]}\n\nEach cell: here / in the paper.\n\n{markdown(rows)}"
-
-
-def _ours(cells: dict[tuple[str, str], Cell], number: int, task: str, method: str) -> str:
-    if task == TASK_AVERAGE:
-        average = task_average(cells, number, method)
-        return MISSING if average is None else f"{average:.1f}"
-    return str(cells.get((task, method), MISSING))
 
 
 def table_rows(results: Sequence[Result], number: int) -> list[dict[str, Any]]:
@@ -161,9 +145,8 @@ def table_rows(results: Sequence[Result], number: int) -> list[dict[str, Any]]:
     cells, found = table_cells(results, number), []
     for task, scores in paper_table(number).items():
         for method in METHODS:
-            cell = cells.get((task, method))
             average = task_average(cells, number, method) if task == TASK_AVERAGE else None
-            ours = _numbers(cell) | ({} if average is None else {"score": f"{average:.3f}"})
+            ours = _numbers(cells.get((task, method))) | ({} if average is None else {"score": f"{average:.3f}"})
             found.append({"table": number, "task": task, "method": method, **ours, "paper": scores.get(method, "")})
     return found
 
@@ -175,6 +158,11 @@ def _numbers(cell: Cell | None) -> dict[str, Any]:
     return {
         "score": f"{cell.mean:.3f}", "std": std, "seeds": cell.seeds, "episodes": cell.episodes, "env_steps": cell.env_steps
     }  # fmt: skip
+
+
+def name_of(method: str) -> str:
+    """A method as the paper writes it."""
+    return NAMES.get(method, method.capitalize())
 
 
 # --- Everything, at its own number of env steps ---
@@ -213,9 +201,9 @@ class Comparison(NamedTuple):
     published: float
 
     def __str__(self) -> str:
-        name, tasks = NAMES.get(self.method, self.method.capitalize()), _count(self.tasks, "task")
-        which = f"{name} ({self.protocol}), {tasks} with a published score at as many env steps"
-        return f"{which}: mean {self.ours:.1f} here, {self.published:.1f} published."
+        which = f"{name_of(self.method)} ({self.protocol}), {counted(self.tasks, 'task')}"
+        means = f"mean {self.ours:.1f} here, {self.published:.1f} published"
+        return f"{which} with a published score at as many env steps: {means}."
 
 
 def compare(results: Sequence[Result]) -> list[Comparison]:
@@ -263,18 +251,10 @@ def write_tables(results: Sequence[Result], out: Path | None = None) -> str:
         out.mkdir(parents=True, exist_ok=True)
         write_file(out / "tables.md", [text.encode()])
         for name, rows in (("table_1", table_rows(results, 1)), ("table_2", table_rows(results, 2))):
-            write_file(out / f"{name}.csv", [_csv(rows)])
+            write_file(out / f"{name}.csv", [csv_bytes(rows)])
         if rows := result_rows(results):
-            write_file(out / "last_scores.csv", [_csv(rows)])
+            write_file(out / "last_scores.csv", [csv_bytes(rows)])
     return text
-
-
-def _csv(rows: Sequence[dict[str, Any]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, rows[0].keys(), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()
 
 
 @dataclass(frozen=True)
@@ -293,19 +273,17 @@ class TableCommand:
 def main(arguments: list[str]) -> int:
     """Prints the paper's tables with the numbers of your runs beside the paper's, as Markdown."""
     command = tyro.cli(TableCommand, prog="plan2explore table", args=arguments)
-    if not command.sources:
-        raise ValueError("Give runs, CSV files of results, or folders of either: plan2explore table RUN_OR_CSV ...")
     results = read_results(command.sources)
-    print(write_tables(results, command.out), end="")
+    say(write_tables(results, command.out).rstrip("\n"))
     faults = _faults(compare(results), command.gate) if command.gate else []
     for fault in faults:
-        print(f"gate: {fault}", file=sys.stderr)
+        say(f"gate: {fault}", sys.stderr)
     return int(bool(faults))
 
 
 def _faults(comparisons: Sequence[Comparison], tasks: int) -> list[str]:
     """Why results do not pass a gate of so many tasks."""
     found = max((each.tasks for each in comparisons), default=0)
-    wanted = f"{_count(found, 'task')} with a published score at as many env steps (250K, 500K, 1M, 2M, 3.5M), not {tasks}"
+    wanted = f"{counted(found, 'task')} with a published score at as many env steps (250K, 500K, 1M, 2M, 3.5M), not {tasks}"
     below = [f"below the published scores: {each}" for each in comparisons if each.ours < each.published]
     return ([wanted] if found < tasks else []) + below

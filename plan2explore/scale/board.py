@@ -3,18 +3,18 @@
 Everything is read from the sweep's folder: who has a cell from its lock, how far it is from its run.
 """
 
-import os
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from ..phases.progress import PatientConsole, counted, duration
-from ..runs.files import parse_object, read_lines
+from ..console import PatientConsole, counted, duration
+from ..runs.files import parse_object
+from ..runs.reader import is_number, read_evaluations, read_metrics
 from .cells import Cell, Outcome, locks_of, path_of
 
 COLUMNS = ("cell", "node", "env steps", "updates/s", "scores", "left")
@@ -107,7 +107,7 @@ class Board:
 def read_row(out: Path, cell: Cell, node: str) -> Row:
     """How far a cell's run is, by the last lines of its metrics and its evaluations."""
     path = path_of(out, cell)
-    lines = [line for line in last_lines(path / "metrics.jsonl") if "update" in line]
+    lines = [line for line in read_metrics(path, TAIL) if is_number(line.get("update")) and is_number(line.get("time"))]
     steps = lines[-1]["env_steps"] if lines else 0
     updates_s = left_s = None
     if len(lines) > 1:
@@ -115,16 +115,5 @@ def read_row(out: Path, cell: Cell, node: str) -> Row:
         done = steps - lines[0]["env_steps"]
         updates_s = (lines[-1]["update"] - lines[0]["update"]) / max(seconds, 1e-3)
         left_s = (cell.steps - steps) * seconds / done if done > 0 else None
-    scores = {line["task"]: line["mean"] for line in read_lines(path / "evaluations.jsonl") if "task" in line}
+    scores = {each.task: each.mean for each in read_evaluations(path)}
     return Row(node, steps, updates_s, left_s, scores)
-
-
-def last_lines(path: Path) -> list[dict[str, Any]]:
-    """The JSON objects at the end of a file with one in each line."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
-            texts = file.read().split(b"\n")
-    except OSError:
-        return []
-    return [line for text in texts if (line := parse_object(text)) is not None]

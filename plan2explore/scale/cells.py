@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ..config import AdaptConfig, ExploreConfig, read_config
+from ..console import counted
 from ..phases.adapt import adapt
 from ..phases.explore import explore, refuse_other
 from ..phases.policy import Policy
-from ..phases.progress import counted
 from ..phases.run import Run
 from ..phases.world import parse_task
 from ..report.achievements import score_run
-from ..report.results import ACHIEVEMENTS, FEW_SHOT, PROBE, SUPERVISED, Result, append_results, results_of
 from ..runs.files import append_line, parse_object, split_lines
 from ..runs.folder import Held, RunFolder, hold
+from ..runs.results import ACHIEVEMENTS, FEW_SHOT, PROBE, SUPERVISED, Result, append_results, results_of
 
 CRAFTER = "crafter"
 """The protocol that scores achievements, and the only task of its cells."""
@@ -122,7 +122,7 @@ def run_cell(out: Path, cell: Cell) -> list[Result]:
     """Explores, adapts if the protocol says so, and gives back every evaluation of the cell."""
     run = _explored(out, cell)
     if cell.protocol == CRAFTER:
-        return [score_run(run, cell.method, cell.config.seed)]
+        return [score_run(run.folder, cell.method, cell.config.seed)]
     policy = _adapted(cell, run) if cell.adaptation else None
     results = results_of(run.path)
     last = final_result(cell, results)

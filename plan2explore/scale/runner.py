@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from ..phases.progress import counted
+from ..console import counted
 from .cells import Cell, Outcome, attempt, was
 
 

@@ -19,8 +19,8 @@ from ..config import (
     rename_flags,
     whole_steps,
 )
-from ..envs.names import folder_name
-from ..phases.world import domain_of, named_world, parse_task
+from ..envs.names import domain_of, folder_name
+from ..phases.world import named_world, parse_task
 from ..runs.files import check_folder
 from .cells import Cell
 from .runner import Runner, run_cells

@@ -23,13 +23,13 @@ from plan2explore.envs.vector import VectorEnv
 from plan2explore.phases import callbacks
 from plan2explore.phases.adapt import Adaptation, feature_replay, refine_model, shared_out, task_agent
 from plan2explore.phases.collect import select_obs
-from plan2explore.phases.explore import stored_config
 from plan2explore.phases.training import Training
 from plan2explore.phases.world import agent_spaces
 from plan2explore.replay.buffer import Replay, plan_replay, replay_rows
 from plan2explore.replay.files import EpisodeFolder
 from plan2explore.runs.checkpoint import BadCheckpoint, Checkpoints, unpack_params
 from plan2explore.runs.folder import RunError
+from plan2explore.runs.reader import stored_config
 
 pytestmark = pytest.mark.xdist_group("phases")
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from plan2explore.console import duration
 from plan2explore.envs import maze
 from plan2explore.phases import progress as module
-from plan2explore.phases.progress import Progress, duration
+from plan2explore.phases.progress import Progress
 
 
 class Clock:

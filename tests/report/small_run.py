@@ -14,11 +14,11 @@ from plan2explore.agent.optimizer import TrainState
 from plan2explore.config import AdaptConfig, ExploreConfig, Schedule, Spaces, WorldConfig
 from plan2explore.phases.evaluate import Scores
 from plan2explore.replay.files import EpisodeFolder
-from plan2explore.report.pictures import write_video
 from plan2explore.runs.checkpoint import Checkpoints, pack_params
 from plan2explore.runs.files import append_line
 from plan2explore.runs.folder import RunFolder
 from plan2explore.runs.metrics import Metrics
+from plan2explore.video import write_video
 
 TASK = "cartpole_swingup"
 REPEAT, EPISODES = 25, 3
@@ -32,7 +32,7 @@ def config_of(method: str) -> ExploreConfig:
 
 
 def make_run(path: Path, method: str = "plan2explore", seed: int = 0) -> Path:
-    """An exploration with episodes, metrics, evaluations, a snapshot and one adaptation with a film."""
+    """An exploration with episodes, metrics, evaluations, a snapshot and one adaptation with a video."""
     config = config_of(method)
     goal = 1000 * EPISODES
     settings = {"config": asdict(config), "goal": goal, "environments": 1, "own_rewards": []}

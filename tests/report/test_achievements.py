@@ -4,7 +4,7 @@ import pytest
 
 from plan2explore.reference import crafter_scoreboard
 from plan2explore.report.achievements import crafter_markdown, crafter_score
-from plan2explore.report.results import ACHIEVEMENTS, Result
+from plan2explore.runs.results import ACHIEVEMENTS, Result
 
 
 def test_the_score_is_the_geometric_mean_of_one_plus_the_rates_less_one():

@@ -1,4 +1,4 @@
-"""The page in a real browser: nothing is complained about, films play, figures are there, and it fits a phone."""
+"""The page in a real browser: nothing is complained about, videos play, figures are there, and it fits a phone."""
 
 import pytest
 from browser import Browser, find_browser
@@ -17,18 +17,18 @@ FIGURES = """[...document.querySelectorAll('figure')].map(figure => {
           loaded: shown.tagName === 'IMG' ? shown.complete && shown.naturalWidth > 0 : true,
           caption: figure.querySelector('figcaption').innerText};
 })"""
-# One after the other, each where it can be seen: the page itself pauses films that are out of view.
+# One after the other, each where it can be seen: the page itself pauses videos that are out of view.
 PLAY = """(async () => {
-  const films = [];
+  const videos = [];
   for (const video of document.querySelectorAll('video')) {
     video.scrollIntoView({block: 'center'});
     for (let tries = 0; tries < 200 && video.currentTime < 0.1; tries++) {
       await video.play().catch(() => {});
       await new Promise(done => setTimeout(done, 50));
     }
-    films.push({ready: video.readyState, time: video.currentTime, width: video.videoWidth, muted: video.muted});
+    videos.push({ready: video.readyState, time: video.currentTime, width: video.videoWidth, muted: video.muted});
   }
-  return films;
+  return videos;
 })()"""
 SMALLEST_WORDS = """Math.min(...[...document.querySelectorAll('svg text')]
   .filter(text => text.textContent.trim()).map(text => text.getBoundingClientRect().height))"""
@@ -58,17 +58,17 @@ def test_everything_is_shown(browser, page_of_both, window):
     assert [url for url in browser.requests if not url.startswith(("file:", "data:", "about:"))] == []
 
 
-def test_films_play(browser, page_of_both):
+def test_videos_play(browser, page_of_both):
     browser.complaints.clear()
     browser.open(page_of_both)
-    films = browser.run(PLAY)
-    assert len(films) == 10
-    for film in films:
-        assert film["ready"] >= 2 and film["time"] >= 0.1 and film["width"] >= 128 and film["muted"], film
+    videos = browser.run(PLAY)
+    assert len(videos) == 10
+    for video in videos:
+        assert video["ready"] >= 2 and video["time"] >= 0.1 and video["width"] >= 128 and video["muted"], video
     assert browser.complaints == []
 
 
-def test_films_play_by_themselves_when_they_come_into_view(browser, page_of_both):
+def test_videos_play_by_themselves_when_they_come_into_view(browser, page_of_both):
     browser.open(page_of_both)
     assert browser.run("document.querySelector('video').currentTime") == 0
     browser.run("document.querySelector('video').scrollIntoView()")

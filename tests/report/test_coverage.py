@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 from episodes import record_random
 
+from plan2explore.envs import maze
 from plan2explore.replay.files import save_episode
 from plan2explore.report.coordinates import PAIRS, coordinates_of, proprio_names
 from plan2explore.report.coverage import (
     CELLS,
+    FINE,
     FRAMES,
+    WALL,
     Visited,
     cells_of,
     coverage,
@@ -25,9 +28,11 @@ from plan2explore.report.coverage import (
     number_cells,
     parts_of,
     read_visited,
+    walls_of,
 )
 from plan2explore.report.explored import open_runs
 from plan2explore.report.html import text as text_of
+from plan2explore.runs.files import append_line
 
 
 def visited(values: Any) -> Visited:
@@ -153,3 +158,23 @@ def test_all_states_of_a_run_are_read(small_runs):
     _, found = read_visited(explored)
     assert found.values.shape == (3 * 41, 4)
     assert found.env_steps[0] == 0 and found.env_steps[-1] == 3000 and (np.diff(found.env_steps) >= 0).all()
+
+
+def test_the_map_of_a_maze_has_its_proportions_and_walls(tmp_path, small_runs):
+    run = shutil.copytree(small_runs[0], tmp_path / "maze")
+    (run / "run.json").write_text((run / "run.json").read_text().replace('"world": "cartpole"', '"world": "maze_u"'))
+    for number in range(3):
+        save_episode(run / "episodes" / f"{number:06}.npz", record_random("maze_u", seed=number, size=8, action_repeat=25))
+    append_line(run / "metrics.jsonl", {"env_steps": 3000, "time": 1.0, "coverage": 0.3})
+    shown = coverage(open_runs([run])[0])
+    assert f'<canvas width="{10 * FINE}" height="{5 * FINE}"' in shown and "visited 30% of the maze" in shown
+    first = np.frombuffer(base64.b64decode(re.findall(r'data-first="([^"]+)"', shown)[0]), np.uint8)
+    first = first.reshape(10 * FINE, 5 * FINE)  # across, up
+    rows = maze.rows_of("maze_u")
+    for row, marks in enumerate(rows):
+        for column, mark in enumerate(marks):
+            here = first[column * FINE :, (len(rows) - 1 - row) * FINE :][:FINE, :FINE]
+            assert (here == WALL).all() if mark == "#" else (here != WALL).all()
+    south_west = first[FINE : 2 * FINE, FINE : 2 * FINE]
+    assert south_west.min() == 0  # every episode begins there
+    assert walls_of("cartpole") is None

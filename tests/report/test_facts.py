@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from plan2explore.config import ExploreConfig, small
-from plan2explore.report.explored import _names, nearest_preset, open_runs
-from plan2explore.report.facts import wall_time, what_was_run
+from plan2explore.report.explored import _names, open_runs
+from plan2explore.report.facts import nearest_preset, wall_time, what_was_run
 from plan2explore.report.html import text
 
 
@@ -33,6 +33,7 @@ def test_names_tell_runs_apart():
 def test_facts_of_a_run(small_runs, number):
     explored = open_runs(small_runs)[0][number]
     said = what_was_run(explored)
-    for words in ("3,000 of 3,000", "cartpole, sees both, 25 env steps", "world.size: 32, not 64", "agent.batch: 2, not 50"):
+    told = "3,000 of 3,000", "cartpole, observes both, 25 env steps", "world.size: 32, not 64", "agent.batch: 2, not 50"
+    for words in told:
         assert text(words) in said, words
-    assert explored.method in said and "plan2explore explore cartpole" in said and "cores" in said
+    assert explored.about.method in said and "plan2explore explore cartpole" in said and "cores" in said

@@ -2,7 +2,7 @@
 
 import pytest
 
-from plan2explore.report.html import Markup, anchor, facts, film, page, table, tag, text
+from plan2explore.report.html import Markup, anchor, facts, page, table, tag, text, video
 
 
 @pytest.mark.parametrize("evil", ["<b>", '"x', "'x", "&lt;", "a<script>alert(1)</script>"])
@@ -32,9 +32,9 @@ def test_a_table_names_its_cells():
         table(("Task", "Score"), [("one",)])
 
 
-def test_facts_and_films_and_pages():
+def test_facts_and_videos_and_pages():
     assert facts({"A<": "b>"}) == "<dl><dt>A&lt;</dt>\n<dd>b&gt;</dd></dl>"
-    shown = film(b"\x00\x01", "it's")
+    shown = video(b"\x00\x01", "it's")
     assert 'src="data:video/mp4;base64,AAE="' in shown
     assert all(word in shown for word in (" muted", " loop", " playsinline", " controls"))
     whole = page("<T>", Markup("<p>x</p>"))

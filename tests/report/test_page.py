@@ -14,9 +14,9 @@ from small_run import TASK, make_run, score
 import plan2explore
 from plan2explore.cli import main
 from plan2explore.replay.files import EpisodeFolder
-from plan2explore.report import films, page
+from plan2explore.report import page, videos
 from plan2explore.report.explored import open_runs
-from plan2explore.report.headline import headline
+from plan2explore.report.facts import headline
 from plan2explore.report.page import write_report
 from plan2explore.runs.files import append_line
 from plan2explore.runs.folder import RunError, RunFolder
@@ -107,7 +107,7 @@ def test_damaged_pieces_are_said_and_the_rest_is_shown(small_runs, tmp_path):
     (run / "episodes" / "000002.npz").write_bytes(b"PK nonsense")
     (run / "starts.jsonl").unlink()
     next((run / "snapshots").glob("*.safetensors")).write_bytes(b"nothing")
-    (run / "adapt" / TASK / "videos" / f"{TASK}-0.mp4").write_bytes(b"no film at all")
+    (run / "adapt" / TASK / "videos" / f"{TASK}-0.mp4").write_bytes(b"no video at all")
     (run / "adapt" / "broken").mkdir()
     with (run / "evaluations.jsonl").open("ab") as file:
         file.write(b'{"task": 3}\n{"task": "x", "env_steps": 1, "mean": "high", "interval": 5, "episodes": {}}\n}{\n')
@@ -203,7 +203,7 @@ def test_scores_come_first_and_settings_are_folded(page_of_both):
 
 def test_a_page_stays_below_its_limit(small_runs, tmp_path, monkeypatch):
     monkeypatch.setattr(page, "LARGEST", 1_000)
-    monkeypatch.setattr(films, "shrink", lambda file, limit: (_ for _ in ()).throw(ValueError("There is no room for it.")))
+    monkeypatch.setattr(videos, "shrink", lambda file, limit: (_ for _ in ()).throw(ValueError("There is no room for it.")))
     found = Elements(write_report([small_runs[0]], tmp_path / "page.html"))
     assert found.count["video"] == 1  # the prediction's, which has a limit of its own
     assert found.words.count("There is no room for it") == 4

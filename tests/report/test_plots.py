@@ -15,7 +15,7 @@ from plan2explore.report.plots import (
     write_plots,
     zero_shot_figure,
 )
-from plan2explore.report.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, append_results
+from plan2explore.runs.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, append_results
 
 RUN = Result("cheetah_run", "plan2explore", PROBE, 0, 25_000, 100.0, 30.0, 10)
 

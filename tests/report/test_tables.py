@@ -9,7 +9,6 @@ import pytest
 
 from plan2explore.reference import METHODS, TASK_AVERAGE, paper_table
 from plan2explore.report.plots import curve
-from plan2explore.report.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, append_results
 from plan2explore.report.tables import (
     compare,
     last_episodes,
@@ -23,8 +22,18 @@ from plan2explore.report.tables import (
     task_average,
     write_tables,
 )
+from plan2explore.runs.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, append_results
 
 RUN = Result("cheetah_run", "plan2explore", PROBE, 0, 500_010, 500.0, 30.0, 10)
+
+
+def test_a_file_cannot_steer_the_terminal(tmp_path, capsys):
+    append_results(tmp_path / "evil.csv", [replace(RUN, task="\x1b[2Jgone", run="\x1b]0;title\x07"), replace(RUN, run="b")])
+    append_results(tmp_path / "evil.csv", [replace(RUN, task="\x1b[2Jgone", run="newer")])
+    assert main([str(tmp_path / "evil.csv")]) == 0
+    printed = capsys.readouterr()
+    assert "\\x1b[2Jgone" in printed.out and "\\x1b]0;title\\x07" in printed.out
+    assert "\x1b" not in printed.out + printed.err
 
 
 def test_a_score_is_the_mean_of_the_last_20_episodes():

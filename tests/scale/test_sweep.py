@@ -8,8 +8,8 @@ import pytest
 from plan2explore.config import PRESETS
 from plan2explore.config_file import flags_of
 from plan2explore.phases.run import Run
-from plan2explore.report.results import read_results
 from plan2explore.runs.folder import RunFolder
+from plan2explore.runs.results import read_results
 from plan2explore.scale import cells as module
 from plan2explore.scale.sweep import cells_of, main, parse
 

@@ -1,4 +1,4 @@
-"""JAX as the phases use it: compiled programs are kept between runs."""
+"""JAX as all of the package uses it: compiled programs are kept between runs."""
 
 import os
 from pathlib import Path

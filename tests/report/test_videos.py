@@ -1,19 +1,20 @@
-"""Films are made as small as the page allows, or left out with a sentence."""
+"""Videos are made as small as the page allows, or left out with a sentence."""
 
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
 from small_run import TASK
 
 from plan2explore.report.explored import open_runs
-from plan2explore.report.films import PageFilm, adaptation_films, encode, films_of, show_films, shrink, stored_films
-from plan2explore.report.pictures import write_video
+from plan2explore.report.videos import PageVideo, adaptation_videos, encode, show_videos, shrink, stored_video, videos
+from plan2explore.video import write_video
 
 FRAMES = np.random.default_rng(0).integers(0, 255, (30, 32, 32, 3), np.uint8)
 
 
-def test_a_film_gets_smaller_until_it_fits():
+def test_a_video_gets_smaller_until_it_fits():
     large = encode(FRAMES, 30, 10**9)
     small = encode(FRAMES, 30, len(large) - 1)
     assert len(small) < len(large) and small[4:8] == b"ftyp"
@@ -21,31 +22,31 @@ def test_a_film_gets_smaller_until_it_fits():
         encode(FRAMES, 30, 100)
 
 
-def test_a_stored_film_is_taken_as_it_is_or_shrunk(tmp_path):
+def test_a_stored_video_is_taken_as_it_is_or_shrunk(tmp_path):
     file = write_video(tmp_path / "a.mp4", FRAMES.repeat(4, 0), 10)
-    (film,) = stored_films(tmp_path, "task", "run: {}".format)
     size = file.stat().st_size
-    assert film.caption == "run: a" and film.make(size) == file.read_bytes()
-    assert len(film.make(size - 1)) < size
+    assert stored_video(file, size) == file.read_bytes()
+    assert len(stored_video(file, size - 1)) < size
     with pytest.raises(ValueError, match="no room"):
         shrink(file, 100)
 
 
-def test_what_is_no_film_is_said(tmp_path):
+def test_what_is_no_video_is_said(tmp_path):
     (tmp_path / "a.mp4").write_bytes(b"#EXTM3U\nfile:///etc/passwd\n")
     (tmp_path / "b.mp4").mkdir()
-    page = show_films(stored_films(tmp_path, "task", "run: {}".format), 10**6)
+    found = [PageVideo("task", f"run: {file.stem}", partial(stored_video, file)) for file in sorted(tmp_path.iterdir())]
+    page = show_videos(found, 10**6)
     assert "run: a: left out. It is damaged" in page and "run: b: left out" in page and "<video" not in page
 
 
-def test_films_share_the_room():
+def test_videos_share_the_room():
     asked = []
 
     def make(limit: int) -> bytes:
         asked.append(limit)
         return b"x" * min(limit, 3000)
 
-    page = show_films([PageFilm("group", str(number), make) for number in range(3)], 40_000)
+    page = show_videos([PageVideo("group", str(number), make) for number in range(3)], 40_000)
     assert page.count("<video") == 3 and asked[0] == 40_000 // 3 * 3 // 4 and asked[2] > asked[0]
     assert 12_000 < len(page) < 14_000
 
@@ -59,7 +60,7 @@ def test_captions_say_what_is_shown(small_runs, tmp_path):
     (run / "videos").mkdir()
     for file in (run / "videos" / f"{TASK}-3000.mp4", run / "videos" / "holiday-2.mp4", adapted / "videos" / "other.mp4"):
         shutil.copy(adapted / "videos" / f"{TASK}-0.mp4", file)
-    captions = [film.caption.removeprefix("copy (plan2explore): ") for film in adaptation_films(open_runs([run])[0][0])]
+    captions = [video.caption.removeprefix("copy (plan2explore): ") for video in adaptation_videos(open_runs([run])[0][0])]
     assert captions == [
         f"{TASK}, zero-shot probe at env step 3,000", "holiday-2",
         f"{TASK}, zero-shot from env step 3,000", f"{TASK}, zero-shot from env step 3,000, other",
@@ -68,7 +69,7 @@ def test_captions_say_what_is_shown(small_runs, tmp_path):
 
 
 def test_policies_of_a_task_stand_side_by_side(small_runs):
-    page = films_of(open_runs(small_runs)[0], 10**7)
+    page = videos(open_runs(small_runs)[0], 10**7)
     policies, first, second = page.split("<h3>Exploration: ")
     assert policies.count("<h3>") == 1 and f"<h3>{TASK}</h3>" in policies and policies.count("<video") == 2
     assert first.startswith("first (plan2explore)</h3>") and first.count("<video") == second.count("<video") == 3

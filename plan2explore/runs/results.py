@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..atomic import append
-from ..runs.files import log, parse_object, read_lines, split_lines
-from ..runs.folder import RunError, RunFolder
+from plan2explore.atomic import append
+
+from .files import log, split_lines
+from .folder import RunError, RunFolder
+from .reader import adaptations_of, read_evaluations, read_starts, summary_of
 
 PROBE = "zero-shot probe"
 """The task was trained beside exploration, on stopped features."""
@@ -22,8 +24,6 @@ SUPERVISED = "supervised"
 """Dreamer's own task, whose reward it saw from the start."""
 ACHIEVEMENTS = "achievements"
 """What the episodes of an exploration unlocked in Crafter; the score is of all episodes together and has no std."""
-FEWEST = 3
-"""Episodes from which on an interval is told: two say nothing of how far apart the others would be."""
 PROTOCOLS = (PROBE, OFFLINE, FEW_SHOT, SUPERVISED, ACHIEVEMENTS)
 
 
@@ -60,6 +60,10 @@ NUMBERS = {"seed": int, "env_steps": int, "episodes": int, "score": float, "std"
 def read_results(sources: Iterable[str | Path]) -> list[Result]:
     """The results of CSV files, of runs, and of folders with either in them. What is there twice counts once."""
     found: dict[Any, Result] = {}
+    if not (sources := list(sources)):
+        raise ValueError(
+            "Give runs, CSV files of results, or folders of either: plan2explore table RUN_OR_CSV ... (or plot)."
+        )
     for source in sources:
         for result in _read_source(Path(source)):
             identity = _identity(result)
@@ -125,7 +129,7 @@ def _read_source(path: Path) -> list[Result]:
         raise RunError(f"There is no file or folder {path}: give runs, CSV files of results, or folders of either.")
     if RunFolder.is_run(path):
         return results_of(path)
-    files = [file for file in sorted(path.glob("*.csv")) if not _missing_columns(_split_csv(file))]
+    files = [file for file in sorted(path.glob("*.csv")) if set(NEEDED) <= set(_columns_of(_lines_of(file)))]
     runs = sorted(file.parent for file in path.glob("*/run.json"))
     if not files and not runs:
         raise RunError(f"{path} is no run, and it has neither runs nor CSV files of results in it.")
@@ -137,40 +141,29 @@ def _read_source(path: Path) -> list[Result]:
 
 def _read_csv(path: Path) -> list[Result]:
     """The lines of a CSV file of results. Those that cannot be read are named in the log and skipped."""
-    lines = _split_csv(path)
-    if missing := _missing_columns(lines):
+    lines = _lines_of(path)
+    columns = _columns_of(lines)
+    if missing := [name for name in NEEDED if name not in columns]:
         known = ", ".join(COLUMNS)
         raise RunError(f"{path} is no file of results: it has no column {missing[0]!r}. The columns are {known}.")
     found = []
     for number, line in enumerate(lines[1:], 2):
-        try:
-            found.append(_result(_by_column(lines[0], line)))
-        except (ValueError, TypeError) as error:
+        try:  # each line by itself: a quote that is never closed spoils one line only
+            row = next(csv.DictReader([line], columns), {})
+            if None in row or None in row.values():
+                raise ValueError(f"it has not {len(columns)} columns, as the file's first line has")
+            found.append(_result(row))
+        except (ValueError, TypeError, csv.Error) as error:
             log.warning("Line %d of %s is damaged and was skipped (%s).", number, path, error)
     return found
 
 
-def _by_column(names: list[str], words: list[str]) -> dict[str, str]:
-    if len(words) != len(names):
-        raise ValueError(f"it has {len(words)} columns, and the file's first line {len(names)}")
-    return dict(zip(names, words, strict=True))
+def _lines_of(path: Path) -> list[str]:
+    return path.read_bytes().decode("utf-8-sig", errors="replace").replace("\0", "").splitlines()
 
 
-def _split_csv(path: Path) -> list[list[str]]:
-    """The words of every line. Each is read by itself: a quote that is never closed spoils one line only."""
-    lines = path.read_bytes().decode("utf-8-sig", errors="replace").splitlines()
-    return [_words_of(line) for line in lines]
-
-
-def _words_of(line: str) -> list[str]:
-    try:
-        return next(csv.reader([line.replace("\0", "")]), [])
-    except csv.Error:
-        return []
-
-
-def _missing_columns(lines: list[list[str]]) -> list[str]:
-    return [name for name in NEEDED if name not in (lines[0] if lines else ())]
+def _columns_of(lines: list[str]) -> Sequence[str]:
+    return csv.DictReader(lines[:1]).fieldnames or ()
 
 
 def _result(line: Mapping[str, str]) -> Result:
@@ -201,16 +194,21 @@ def append_results(path: Path, results: Iterable[Result]) -> int:
     known = {_identity(result) for result in _read_csv(path)} if whole else set()
     written = {_identity(result): result for result in (_result(_words(each)) for each in results)}
     new = [result for identity, result in written.items() if not known & {identity, _untold(result)}]
-    text = io.StringIO()
-    columns = _split_csv(path)[0] if whole else COLUMNS  # an older file keeps its own
-    writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
-    if not whole:
-        writer.writeheader()
-    writer.writerows(_words(result) for result in new)
+    columns = _columns_of(_lines_of(path)) if whole else COLUMNS  # an older file keeps its own
     path.parent.mkdir(parents=True, exist_ok=True)
-    if text.getvalue():
-        append(path, (b"\n" if torn else b"") + text.getvalue().encode())
+    if new or not whole:
+        append(path, (b"\n" if torn else b"") + csv_bytes([_words(result) for result in new], columns, head=not whole))
     return len(new)
+
+
+def csv_bytes(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = (), head: bool = True) -> bytes:
+    """Rows as a CSV file, by default with the first one's columns."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns or list(rows[0]), lineterminator="\n", extrasaction="ignore")
+    if head:
+        writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
 
 
 def _words(result: Result) -> dict[str, str]:
@@ -225,7 +223,7 @@ def _words(result: Result) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class RunResult:
     """A result with what a run folder tells beyond a CSV file's columns."""
 
     result: Result
@@ -234,130 +232,51 @@ class Evaluation:
     interval: tuple[float, float] | None
     """95 % interval of the mean; none where there are too few episodes for one."""
 
-    @property
-    def shots(self) -> int:
-        """Episodes of the task that an adaptation was given: 0 is zero-shot."""
-        return shots_of(self.folder)
-
 
 def results_of(path: str | Path) -> list[Result]:
     """Every evaluation of a run: of an exploration's probes and of the adaptations below it, or of one adaptation."""
-    return [each.result for each in evaluations_of(RunFolder.open(path))]
+    return [each.result for each in run_results(RunFolder.open(path))]
 
 
-def evaluations_of(folder: RunFolder) -> list[Evaluation]:
+def run_results(folder: RunFolder) -> list[RunResult]:
     """As `results_of`. Tables, plots, lists and reports all read through here."""
     if folder.kind == "adapt":
-        return list(_adapted(folder))
+        return list(_own_results(folder))
     adaptations, faults = adaptations_of(folder)
     for fault in faults:
         log.warning("%s", fault)
-    return [*_explored(folder), *(found for each in adaptations for found in _adapted(each))]
+    return [result for each in (folder, *adaptations) for result in _own_results(each)]
 
 
-def adaptations_of(folder: RunFolder) -> tuple[list[RunFolder], list[str]]:
-    """The adaptations of an exploration that can be read, the newest last, and a sentence for each other folder there."""
-    found, faults = [], []
-    for path in sorted(folder.adapt.glob("[!.]*")):
-        try:
-            each = RunFolder.open(path)
-        except RunError as error:
-            faults.append(f"{path} was skipped: {error}")
-            continue
-        if each.kind == "adapt" and each.settings.get("run") == folder.id:
-            found.append(each)
-        else:
-            faults.append(f"{path} was skipped: it is no adaptation of {folder.path}.")
-    return sorted(found, key=lambda each: each.created), faults
-
-
-def shots_of(folder: RunFolder) -> int:
-    """Episodes of the task that an adaptation was given: 0 is zero-shot."""
-    shots = _part(folder.settings, "config").get("shots")
-    return shots if isinstance(shots, int) else 0
-
-
-def _explored(folder: RunFolder) -> Iterator[Evaluation]:
-    config = _part(folder.settings, "config")
-    for each in _evaluations(folder, config, folder.id, PROBE, 0):
-        own = each.result.method == "dreamer" and [each.result.task] == list(config.get("probes") or ())[:1]
-        yield replace(each, result=replace(each.result, protocol=SUPERVISED)) if own else each
-
-
-def _adapted(folder: RunFolder) -> Iterator[Evaluation]:
-    settings = folder.settings
-    steps = settings.get("snapshot")
-    before, protocol = steps if isinstance(steps, int) else 0, FEW_SHOT if shots_of(folder) else OFFLINE
-    for each in _evaluations(folder, _part(settings, "explored"), str(settings.get("run", "")), protocol, before):
-        yield replace(each, result=replace(each.result, adaptation=folder.id))
-
-
-def _evaluations(
-    folder: RunFolder, explored: dict[str, Any], run: str, protocol: str, before: int
-) -> Iterator[Evaluation]:
-    """What a folder's evaluations say. The seed is the exploration's: seeds of a table are agents that explored apart."""
-    seed: Any = explored.get("seed")
-    agent = _part(explored, "agent")
-    method = (_part(agent, "intrinsic") or _part(agent, "novelty")).get("objective", "")
-    starts = read_lines(folder.path / "starts.jsonl")
-    origin = origin_of(folder) | {"run": run}
-    for number, text in enumerate(split_lines(folder.evaluations_file)[0], 1):
-        line = parse_object(text) or {}
-        try:
-            wall = _finite(line["seconds"]) if len(starts) == 1 and line.get("seconds") is not None else None
-            result = Result(
-                task=_text(line["task"]), method=_text(method), protocol=protocol, seed=int(seed),
-                env_steps=before + int(line["env_steps"]), score=_finite(line["mean"]), std=_finite(line.get("std", 0.0)),
-                episodes=len(line["episodes"]), wall_s=wall, **origin,
-            )  # fmt: skip
-            yield Evaluation(result, folder, _interval(line))
-        except (KeyError, TypeError, ValueError):
-            log.warning("Line %d of %s is damaged and was skipped.", number, folder.evaluations_file)
-
-
-def _interval(line: dict[str, Any]) -> tuple[float, float] | None:
-    """The interval that a line tells, if it has enough episodes for one."""
-    ends = line.get("interval")
-    if len(line["episodes"]) < FEWEST or not isinstance(ends, list) or len(ends) != 2:
-        return None
-    return _finite(ends[0]), _finite(ends[1])
+def _own_results(folder: RunFolder) -> Iterator[RunResult]:
+    """A folder's own evaluations. The seed is the exploration's: seeds of a table are agents that explored apart."""
+    about, starts, origin = summary_of(folder), read_starts(folder), origin_of(folder)
+    if not isinstance(about.seed, int) or about.method == "?":
+        log.warning("The evaluations of %s were skipped: its settings do not tell its seed or its method.", folder.path)
+        return
+    adapted = folder.kind == "adapt"
+    origin |= {"run": about.run, "adaptation": folder.id} if adapted else {}
+    for each in read_evaluations(folder.path):
+        own = about.method == "dreamer" and about.probes[:1] == (each.task,)
+        protocol = (FEW_SHOT if about.shots else OFFLINE) if adapted else SUPERVISED if own else PROBE
+        wall = round(each.seconds, 3) if len(starts) == 1 and each.seconds is not None else None
+        result = Result(
+            each.task, about.method, protocol, about.seed, about.snapshot + each.env_steps, round(each.mean, 3),
+            round(each.std, 3), len(each.episodes), wall_s=wall, **origin,
+        )  # fmt: skip
+        yield RunResult(result, folder, each.interval)
 
 
 def origin_of(folder: RunFolder) -> dict[str, Any]:
-    """Where a folder's results come from."""
-    starts = read_lines(folder.path / "starts.jsonl")
-    return {"commit": _commits(starts), "hardware": _hardware(starts), "run": folder.id}
-
-
-def _part(settings: dict[str, Any], name: str) -> dict[str, Any]:
-    found = settings.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{value!r} is not a name")
-    return value
-
-
-def _finite(value: Any) -> float:
-    """A number to a thousandth, as a file has it."""
-    if not math.isfinite(number := float(value)):
-        raise ValueError(f"{value!r} is not finite")
-    return round(number, 3)
-
-
-def _commits(starts: list[dict[str, Any]]) -> str:
-    """The commits that a run was made with, in order."""
-    return " ".join(dict.fromkeys(str(start["commit"]) for start in starts if start.get("commit")))
-
-
-def _hardware(starts: list[dict[str, Any]]) -> str:
-    """The machines that a run was made on: accelerator or processor, and cores."""
-    return "; ".join(dict.fromkeys(_machine(start["machine"]) for start in starts if isinstance(start.get("machine"), dict)))
+    """Where a folder's results come from: the commits and the machines that it was made with, in order, and the run."""
+    starts = read_starts(folder)
+    commits = dict.fromkeys(str(start["commit"]) for start in starts if start.get("commit"))
+    machines = dict.fromkeys(_machine(start["machine"]) for start in starts if isinstance(start.get("machine"), dict))
+    return {"commit": " ".join(commits), "hardware": "; ".join(machines), "run": folder.id}
 
 
 def _machine(machine: dict[str, Any]) -> str:
+    """Accelerator or processor, and cores."""
     devices = machine.get("devices")
     kinds = [str(kind) for kind in devices if kind != "cpu"] if isinstance(devices, list) else []
     device = f"{len(kinds)} x {kinds[0]}" if len(kinds) > 1 else (kinds[0] if kinds else str(machine.get("cpu", "")))

@@ -4,7 +4,8 @@ import imageio_ffmpeg
 import numpy as np
 
 from plan2explore import make, record
-from plan2explore.report.pictures import contact_sheet, enlarge, frames_of, write_video
+from plan2explore.report.frames import contact_sheet, frames_of
+from plan2explore.video import enlarge, write_video
 
 
 def test_small_frames_are_enlarged_pixel_by_pixel():

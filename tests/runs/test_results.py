@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from plan2explore.report.results import (
+from plan2explore.runs.folder import RunError
+from plan2explore.runs.results import (
     COLUMNS,
     FEW_SHOT,
     OFFLINE,
@@ -18,7 +19,6 @@ from plan2explore.report.results import (
     read_results,
     results_of,
 )
-from plan2explore.runs.folder import RunError
 
 ONE = Result("cheetah_run", "plan2explore", PROBE, 0, 500_010, 560.7, 34.9, 10, "45bb014", "H200, 16 cores", 12.5, "ab")
 
