@@ -26,9 +26,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from plan2explore.bench.machine import machine
 from plan2explore.envs import VectorEnv, make
 from plan2explore.envs.vector import ONE_THREAD
+from plan2explore.runs.machine import machine
 
 CORES = len(os.sched_getaffinity(0))
 EACH = (1, 4, 8)  # environments of each worker of VectorEnv, of which there is one for each core

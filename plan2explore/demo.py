@@ -16,7 +16,6 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from .bench.machine import machine
 from .config import ExploreConfig, Schedule, WorldConfig, modern_tiny
 from .envs import Task, maze
 from .envs.worker import python_command
@@ -30,6 +29,7 @@ from .report.page import write_report
 from .report.pictures import write_video
 from .runs.files import append_line, keep_lines, read_json, read_lines
 from .runs.folder import RunError, RunFolder
+from .runs.machine import machine
 
 WORLD = "maze_u"
 METHODS = ("plan2explore", "random")
