@@ -197,11 +197,12 @@ def evaluate(
     from .runs.files import check_writable
     from .runs.folder import RunFolder
 
-    check_counts(episodes=episodes)
-    if json:
-        check_writable(json)
     own = _one_task(task, reward) if task or reward else None
     policy = load_for_evaluation(path, own, None if at is None else whole_steps(at))
+    check_counts(episodes=episodes)
+    check_seed(seed)
+    if json:
+        check_writable(json)
     film = policy.film if video else None
     scores = policy.evaluate(episodes, seed, film, mode)
     print(scores)

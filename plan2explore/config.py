@@ -460,6 +460,8 @@ def check_numbers(config: Any, where: str = "") -> None:
             kind = get_args(kind)[0] if get_origin(kind) in (Union, UnionType) else kind
             given = [extra for extra in getattr(kind, "__metadata__", ()) if isinstance(extra, Limits)]
             _check_number(where + name, value, given[0] if given else Limits(1 if kind is int else 0))
+        elif isinstance(value, tuple) and not all(abs(each) <= LARGEST for each in value if isinstance(each, float)):
+            raise ValueError(f"{where}{name} must be finite; got {value}.")
 
 
 def _check_number(name: str, value: float, limits: Limits) -> None:

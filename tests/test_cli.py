@@ -378,6 +378,9 @@ def test_help_of_adapt_and_evaluate_shows_what_they_take(monkeypatch, capsys):
         assert flag in text
 
 
+MANY = "1" + "0" * 400
+
+
 def test_evaluate_says_whether_its_scores_are_kept(monkeypatch, capsys, tmp_path):
     folder = RunFolder.create(tmp_path / "adapted", "adapt", {})
     scores = Scores("walker_walk", (3.0, 4.0, 8.0))
@@ -389,6 +392,10 @@ def test_evaluate_says_whether_its_scores_are_kept(monkeypatch, capsys, tmp_path
     status, printed, _ = run(capsys, "evaluate", str(folder.path), "--json", str(file))
     assert status == 0 and printed.endswith(f"\nscores: {file}\n") and json.loads(file.read_text())["mean"] == 5.0
     assert not folder.evaluations_file.exists()
+    file = tmp_path / "new" / "x.json"
+    status, _, error = run(capsys, "evaluate", str(folder.path), "--json", str(file), "--episodes", MANY)
+    assert status == 2 and "episodes must be from 1 to 1000000000000000; got 1000" in error and len(error) < 120
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(
@@ -414,7 +421,14 @@ def test_evaluate_says_whether_its_scores_are_kept(monkeypatch, capsys, tmp_path
         (("adapt", "nowhere"), "--task NAME, or a reward of your own as --reward file.py:function"),
         (("adapt", "nowhere", "--task", "walker_walk", "--reward", "a.py:b"), "Both --task walker_walk and --reward a.py:b"),
         (("adapt", "nowhere", "--task", "walker_jog"), "Nearest names: walker, walker_run"),
-        (("evaluate", "nowhere"), "There is no folder nowhere"),
+        (("evaluate", "nowhere", "--json", "new/x.json"), "There is no folder nowhere"),
+        (("learn", "x.npz", "--updates", MANY), "updates must be from 1 to 1000000000000000; got 1000"),
+        (("learn", "x.npz", "--updates", "0"), "updates must be at least 1; got 0"),
+        (("explore", "walker", "--steps", MANY), "A number of env steps is one such as 1e6; got inf"),
+        (("explore", "walker", "--environments", MANY), "schedule.environments must be from 0 to 1000000000000000"),
+        (("explore", "walker", "--agent.clip", "1e999"), "agent.clip must be above 0, and finite; got inf"),
+        (("reproduce", "zero-shot", "--final-episodes", MANY), "final_episodes must be from 1 to"),
+        (("bench", "update", "--devices", MANY), "devices must be from 1 to"),
     ],
 )
 def test_mistakes_of_the_phases_end_in_a_sentence_and_leave_nothing(capsys, tmp_path, monkeypatch, arguments, sentence):
