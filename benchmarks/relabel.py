@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from plan2explore import Task, list_tasks, make, record, relabel
-from plan2explore.bench.machine import machine
+from plan2explore.runs.machine import machine
 
 CORES = len(os.sched_getaffinity(0))
 

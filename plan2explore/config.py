@@ -1,13 +1,12 @@
 """Every knob of the agent, once: its type, its value in the paper and the reason beside it.
 
 Defaults are the paper's. Presets are plain values of these types: `dataclasses.replace` (or a command-line
-flag) changes any field of any preset. Where the paper and the program behind its published results differ,
-the field says so.
+flag) changes any field of any preset. Where the paper and the authors' released code differ, the field says so.
 """
 
-import math
+import re
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import pairwise
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -15,16 +14,36 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import tyro
 
 Config = TypeVar("Config")
+Preset = Literal["paper", "small", "tiny", "modern", "modern-tiny"]
+"""Names of `PRESETS`."""
+LARGEST = 10**15
+"""Of all numbers: what is larger only overflows somewhere."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a number of a configuration may be; of one without them the least is 1 if it is whole, or else 0."""
+
+    least: float = 0
+    most: float = LARGEST
+    above: bool = False
+    """Whether it has to be above the least."""
+
+
+Natural = Annotated[int, Limits()]
+Positive = Annotated[float, Limits(above=True)]
+Share = Annotated[float, Limits(most=1)]
+Seed = Annotated[int, Limits(most=2**32 - 1)]
 
 
 @dataclass(frozen=True)
 class Spaces:
-    """What the agent sees and does: the sizes that come from the environment, not from a preset."""
+    """What the agent observes and does: the sizes that come from the environment, not from a preset."""
 
     action: int
     """Numbers in an action: each in [-1, 1], or the one-hot vectors of discrete choices side by side."""
     image: int | None = 64
-    """Side of the square RGB picture in pixels; none when the agent does not see pictures."""
+    """Side of the square RGB image in pixels; none when the agent does not observe images."""
     proprio: int | None = None
     """Numbers in the proprioceptive observation; none in the paper, which works from pixels alone."""
     tasks: int = 1
@@ -38,9 +57,7 @@ class Spaces:
 
     def __post_init__(self) -> None:
         if self.image is None and self.proprio is None and self.features is None:
-            raise ValueError(
-                "The agent would see nothing: give Spaces an image size, a proprio size, or both."
-            )
+            raise ValueError("The agent would observe nothing: give Spaces an image size, a proprio size, or both.")
 
 
 @dataclass(frozen=True)
@@ -58,7 +75,7 @@ class ModelConfig:
     """Dimensions of a Gaussian stochastic state, or groups of a categorical one."""
     classes: int = 16
     """Classes of each group of a categorical stochastic state."""
-    unimix: float = 0.01
+    unimix: Share = 0.01
     """Share of the uniform distribution in every categorical, so that no class has probability 0."""
     blocks: int = 8
     """Blocks of a block-diagonal GRU; they divide `deter`."""
@@ -72,7 +89,7 @@ class ModelConfig:
     """Channels of the encoder's first convolution. Those of the others, and the embedding, grow with it."""
     proprio_width: int = 400
     """Width of the encoder and decoder of vector observations (not in the paper; Dreamer's dense width)."""
-    proprio_depth: int = 2
+    proprio_depth: Natural = 2
     """Hidden layers of the encoder and decoder of vector observations (not in the paper)."""
     symlog: bool = False
     """Vector observations pass symlog(x) = sign(x) ln(1 + |x|) before they are encoded and predicted (DreamerV3)."""
@@ -80,9 +97,9 @@ class ModelConfig:
     """A reward head predicts a mean (the paper), or classes over 255 exponentially spaced bins (DreamerV3)."""
     reward_width: int = 400
     """Width of the reward and continue heads."""
-    reward_depth: int = 2
+    reward_depth: Natural = 2
     """Hidden layers of the reward and continue heads, as in Dreamer."""
-    min_std: float = 0.1
+    min_std: Positive = 0.1
     """Floor of a Gaussian state's standard deviation, added to a softplus."""
     free_nats: float = 3.0
     """KL divergence per step that costs nothing: each step's KL is raised to at least this."""
@@ -102,7 +119,7 @@ class ModelConfig:
     """Weight of the KL divergence that trains the posterior (DreamerV3: representation loss, 0.1)."""
     dequantise: bool = False
     """Add uniform noise of one grey level to images. The released code did; it changes little with 8 bits."""
-    learning_rate: float = 6e-4
+    learning_rate: Positive = 6e-4
     """Learning rate of the world model and the reward heads (Dreamer's)."""
     unroll: int = 10
     """Time steps per iteration of the compiled loop over a sequence. Changes speed only."""
@@ -117,11 +134,11 @@ class IntrinsicConfig:
     gradient: Literal["through", "stopped"] = "through"
     """With `actor_gradient=through`: does the intrinsic reward's gradient reach the actor through imagined states (the
     paper), or does the actor learn of it through the critic alone (the released code)?"""
-    members: int = 5
+    members: Annotated[int, Limits(2)] = 5
     """One-step models in the ensemble (K), at least 2."""
     width: int = 1024
     """Width of a one-step model: the released code's; the paper does not say."""
-    depth: int = 2
+    depth: Natural = 2
     """Hidden layers of a one-step model."""
     inputs: Literal["deter", "state"] = "deter"
     """Input of a one-step model beside the action: the recurrent state after the action was taken (the appendix's
@@ -146,7 +163,7 @@ class IntrinsicConfig:
     two members is 0, and the divergence is ln K everywhere, with no gradient."""
     curiosity_scale: float = 1e-3
     """Objective `curiosity`: factor on the model's loss, which is summed over thousands of pixels."""
-    learning_rate: float = 6e-4
+    learning_rate: Positive = 6e-4
     """Learning rate of the ensemble: the paper names none, so the world model's."""
 
 
@@ -156,9 +173,9 @@ class ActorCriticConfig:
 
     horizon: int = 15
     """Imagined steps (H)."""
-    discount: float = 0.99
+    discount: Share = 0.99
     """Discount per step (gamma)."""
-    lambda_: Annotated[float, tyro.conf.arg(name="lambda")] = 0.95
+    lambda_: Annotated[Share, tyro.conf.arg(name="lambda")] = 0.95
     """Mixing of n-step returns (lambda)."""
     learn_from: Literal["imagination", "replay"] = "imagination"
     """Where the tasks of an adaptation are learned: in imagination (the paper), or off-policy from relabelled replay."""
@@ -166,25 +183,25 @@ class ActorCriticConfig:
     """The actor's gradient: through imagined states (the paper), or REINFORCE with a baseline (DreamerV3)."""
     actor_width: int = 400
     """Width of an actor."""
-    actor_depth: int = 4
+    actor_depth: Natural = 4
     """Hidden layers of an actor."""
     critic_width: int = 400
     """Width of a critic."""
-    critic_depth: int = 3
+    critic_depth: Natural = 3
     """Hidden layers of a critic."""
     critic_head: Literal["mse", "two_hot"] = "mse"
     """A critic predicts a mean (the paper), or classes over 255 exponentially spaced bins (DreamerV3)."""
     norm: bool = False
     """RMSNorm and SiLU in the layers of actors and critics (DreamerV3) instead of ELU alone."""
-    mean_scale: float = 5.0
+    mean_scale: Positive = 5.0
     """Largest mean of a continuous actor before the tanh: s tanh(m / s)."""
-    start_std: float = 5.0
+    start_std: Positive = 5.0
     """Standard deviation of an untrained actor before the tanh (Dreamer's 5: nearly all actions at their bounds)."""
-    min_std: float = 1e-4
+    min_std: Positive = 1e-4
     """Floor of a continuous actor's standard deviation before the tanh."""
-    max_std: float | None = None
+    max_std: Positive | None = None
     """Ceiling of a continuous actor's standard deviation; none: unbounded (the paper)."""
-    unimix: float = 0.01
+    unimix: Share = 0.01
     """Share of the uniform distribution in a discrete actor."""
     entropy: float = 0.0
     """Weight of a task policy's entropy in the actor's loss; at 0 a policy may become deterministic."""
@@ -192,13 +209,13 @@ class ActorCriticConfig:
     """Weight of the explorer's entropy."""
     normalize_returns: bool = False
     """Divide the actor's gradient by the 5 to 95 % range of returns (a running mean), as in DreamerV3."""
-    slow_critic: float = 0.0
+    slow_critic: Share = 0.0
     """Rate of the moving average of each critic's parameters that bootstraps returns; 0: the critic itself does."""
     bound_values: bool = True
     """Bound predicted rewards and bootstrapped values by the range of rewards so far. Inert while a critic is sound."""
-    actor_learning_rate: float = 8e-5
+    actor_learning_rate: Positive = 8e-5
     """Learning rate of actors."""
-    critic_learning_rate: float = 8e-5
+    critic_learning_rate: Positive = 8e-5
     """Learning rate of critics."""
     action_noise: float = 0.3
     """When collecting: standard deviation of the noise added to continuous actions, share of random discrete ones."""
@@ -219,11 +236,11 @@ class AgentConfig:
     """Steps in a sequence."""
     updates_per_episode: int = 100
     """Updates for every 1000 env steps (the paper: 100, an episode), unless the schedule says otherwise."""
-    clip: float = 100.0
+    clip: Positive = 100.0
     """Largest norm of a network's gradient; every network (and every task's) is clipped on its own."""
-    epsilon: float = 1e-4
+    epsilon: Positive = 1e-4
     """Adam's epsilon, the released code's: gradients far below it change little."""
-    warmup: int = 0
+    warmup: Natural = 0
     """Updates over which learning rates rise from 0."""
     precision: Literal["bfloat16", "float32"] = "bfloat16"
     """Number format inside the networks. Parameters, distributions, losses and the last layers of heads are float32."""
@@ -234,9 +251,9 @@ class AgentConfig:
     model's states)."""
     adapt_batch: int | None = None
     """Sequences in a batch of an adaptation, or as many single steps from replay; none: `batch`."""
-    adapt_discount: float | None = None
+    adapt_discount: Share | None = None
     """Discount per step of a task named afterwards; none: `actor_critic.discount`."""
-    refine: int = 0
+    refine: Natural = 0
     """Updates of the world model on replay, at a fifth of its learning rate, at the start of a zero-shot adaptation."""
 
 
@@ -330,14 +347,14 @@ RENAMED = {
 
 def rename_flags(arguments: list[str]) -> list[str]:
     """Command-line arguments with flags of version 0.1 by their names of today."""
-    old = {"novelty": "intrinsic", "behavior": "actor-critic", "trace": "lambda", "actor-start-std": "start-std"}
 
     def renamed(word: str) -> str:
         flag, equals, value = word.partition("=")
-        parts = flag.removeprefix("--").replace("_", "-").split(".")
-        return "--" + ".".join(old.get(part, part) for part in parts) + equals + value
+        parts = flag.removeprefix("--").replace("-", "_").split(".")
+        today = ".".join(RENAMED.get(part, part).rstrip("_") for part in parts).replace("_", "-")
+        return f"--{today}{equals}{value}"
 
-    return [renamed(word) if word.startswith("--agent.") else word for word in arguments]
+    return [renamed(word) if re.match(r"--(agent\.|see($|=))", word) else word for word in arguments]
 
 
 def preset_of(arguments: list[str]) -> AgentConfig:
@@ -349,11 +366,11 @@ def preset_of(arguments: list[str]) -> AgentConfig:
 
 @dataclass(frozen=True)
 class WorldConfig:
-    """What the agent lives in and what it sees of it."""
+    """The environment, and what the agent observes of it."""
 
     world: Annotated[str, tyro.conf.Suppress] = "walker"
     """A bare domain (walker), a task (walker_walk), gymnasium:ID, or mjcf:FILE.xml."""
-    obs: Annotated[Literal["pixels", "proprio", "both"], tyro.conf.arg(aliases=["--see"])] = "pixels"
+    obs: Literal["pixels", "proprio", "both"] = "pixels"
     """What the agent observes: images (the paper), vectors (the suite's proprioception), or both."""
     size: int = 64
     """Side of the images in pixels (the paper: 64)."""
@@ -373,20 +390,20 @@ class Schedule:
 
     seed_episodes: int = 5
     """Episodes of random actions before anything is learned (the paper: 5)."""
-    updates_per_episode: int | None = None
+    updates_per_episode: Natural | None = None
     """Updates for every 1000 env steps; none: as many as the preset says (the paper: 100, an episode)."""
     collect: Literal["overlap", "in-turn"] = "overlap"
     """overlap: environments step while the device trains, and running episodes are learned from. in-turn: whole
     episodes, then their updates, as in the paper; reproducible bit by bit on a CPU."""
-    environments: int = 0
+    environments: Natural = 0
     """Environments that are stepped together; 0: overlap one for each core, at most 16, in short runs
     fewer; in-turn 1 (the paper)."""
-    block: int = 0
+    block: Natural = 0
     """Updates in one compiled loop; 0: as many as one step of all environments is due, from 1 to 25."""
-    evaluate_every: int = 25_000
-    """Env steps between evaluations of the probes (the program behind the paper: 10,000)."""
-    evaluate_episodes: int = 10
-    """Episodes of an evaluation (the program behind the paper: 1, and tables average the last 20)."""
+    evaluate_every: Natural = 25_000
+    """Env steps between evaluations of the probes (the authors' released code: 10,000)."""
+    evaluate_episodes: Natural = 10
+    """Episodes of an evaluation (the authors' released code: 1, and tables average the last 20)."""
     snapshot_every: int = 100_000
     """Env steps between snapshots, from which `adapt --at` can start."""
     checkpoint_seconds: float = 60.0
@@ -406,12 +423,12 @@ class Schedule:
 class ExploreConfig:
     """Phase 1: explore without reward (Algorithm 1)."""
 
-    world: WorldConfig = field(default_factory=WorldConfig)
-    schedule: Schedule = field(default_factory=Schedule)
+    world: Annotated[WorldConfig, tyro.conf.arg(name="")] = field(default_factory=WorldConfig)
+    schedule: Annotated[Schedule, tyro.conf.arg(name="")] = field(default_factory=Schedule)
     agent: AgentConfig = field(default_factory=AgentConfig)
-    probes: tuple[str, ...] = ()
+    probes: tyro.conf.Suppress[tuple[str, ...]] = ()
     """Tasks that are trained beside exploration on stopped features, and evaluated on a schedule."""
-    seed: int = 0
+    seed: Seed = 0
     """Random seed."""
 
     def resolved(self) -> "ExploreConfig":
@@ -423,55 +440,45 @@ class ExploreConfig:
 class AdaptConfig:
     """Phase 2: adapt to a task (Algorithm 2)."""
 
-    schedule: Schedule = field(default_factory=Schedule)
+    schedule: Annotated[Schedule, tyro.conf.arg(name="")] = field(default_factory=Schedule)
     updates: int = 10_000
-    """Updates in imagination before any new interaction. The paper does not say how many; its program trained
-    the task's behaviour throughout exploration (100,000 at 1M env steps)."""
-    shots: int = 0
+    """Updates in imagination before any new interaction. The paper does not say how many; the authors'
+    released code trained the task's behaviour throughout exploration (100,000 at 1M env steps)."""
+    shots: Natural = 0
     """Episodes that the task's policy collects after that: 0 is zero-shot (the paper's few-shot: 150)."""
-    at: int | None = None
+    at: tyro.conf.Suppress[Natural | None] = None
     """Env steps of the snapshot to start from; none: the last one."""
-    seed: int = 0
+    seed: Seed = 0
     """Of the new networks and environments."""
-
-
-MAY_BE_0 = {
-    "seed", "shots", "depth", "proprio_depth", "reward_depth", "actor_depth", "critic_depth",
-    "updates_per_episode", "environments", "block", "warmup", "refine", "evaluate_every", "evaluate_episodes",
-}  # fmt: skip
-"""Whole numbers that may be 0; all others count something that must be there."""
-ABOVE_0 = {
-    "min_std", "max_std", "start_std", "mean_scale", "clip", "epsilon",
-    "learning_rate", "actor_learning_rate", "critic_learning_rate",
-}  # fmt: skip
-"""Other numbers that cannot be 0: nothing would be learned, or something divided by it."""
-AT_LEAST = {"members": 2}
-LARGEST = 10**15
-"""Of all numbers: what is larger only overflows somewhere."""
-AT_MOST = {"seed": 2**32 - 1, "discount": 1, "adapt_discount": 1, "lambda_": 1, "unimix": 1, "slow_critic": 1}
 
 
 def check_numbers(config: Any, where: str = "") -> None:
     """Finds numbers of a configuration that make no sense, such as a batch of no sequences."""
-    for each in fields(config):
-        value = getattr(config, each.name)
+    for name, kind in get_type_hints(type(config), include_extras=True).items():
+        value = getattr(config, name)
         if is_dataclass(value):
-            check_numbers(value, f"{where}{each.name}.")
+            check_numbers(value, f"{where}{name}.")
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            _check_number(each, value, where + each.name)
+            kind = get_args(kind)[0] if get_origin(kind) in (Union, UnionType) else kind
+            given = [extra for extra in getattr(kind, "__metadata__", ()) if isinstance(extra, Limits)]
+            _check_number(where + name, value, given[0] if given else Limits(1 if kind is int else 0))
+        elif isinstance(value, tuple) and not all(abs(each) <= LARGEST for each in value if isinstance(each, float)):
+            raise ValueError(f"{where}{name} must be finite; got {value}.")
 
 
-def _check_number(setting: Field[Any], value: float, name: str) -> None:
-    if setting.name in ABOVE_0:
-        if not 0 < value < math.inf:
-            raise ValueError(f"{name} must be above 0, and finite; got {value}.")
-        return
-    least = AT_LEAST.get(setting.name, 1 if setting.type is int and setting.name not in MAY_BE_0 else 0)
-    most = AT_MOST.get(setting.name, LARGEST)
-    if not least <= value <= most:
-        real = "" if setting.type is int else ", and finite"
-        expected = f"from {least} to {most}" if setting.name in AT_MOST or value > most else f"at least {least}{real}"
+def _check_number(name: str, value: float, limits: Limits) -> None:
+    least, most, above = limits.least, limits.most, limits.above
+    if not (least < value if above else least <= value) or not value <= most:
+        expected = f"{'above' if above else 'at least'} {least}" + ", and finite" * isinstance(value, float)
+        if most < LARGEST or (value > most and not above):
+            expected = f"from {least} to {most}"
         raise ValueError(f"{name} must be {expected}; got {value!s:.40}.")
+
+
+def check_counts(**values: int) -> None:
+    """Finds numbers of something, by their names, that are less than 1 or far too many."""
+    for name, value in values.items():
+        _check_number(name, value, Limits(1))
 
 
 def check_seed(seed: int) -> None:
@@ -510,12 +517,12 @@ def _read_value(kind: Any, value: Any, where: str) -> Any:
         if value is None and type(None) in inner:
             return None
         return _read_value(next(one for one in inner if one is not type(None)), value, where)
-    elif kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+    elif kind is float and (isinstance(value, float) or (type(value) is int and abs(value) <= LARGEST)):
         return float(value)
     elif isinstance(kind, type) and type(value) is kind:
         return value
     expected = kind if origin else getattr(kind, "__name__", kind)
-    raise ValueError(f"The setting {where} cannot be {value!r}; expected {expected}")
+    raise ValueError(f"The setting {where} cannot be {value!r:.100}; expected {expected}")
 
 
 def differences(one: Any, other: Any, where: str = "") -> list[str]:

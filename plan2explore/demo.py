@@ -17,7 +17,6 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from .bench.machine import machine
 from .config import ExploreConfig, Schedule, WorldConfig, modern_tiny
 from .console import duration
 from .envs import Task, maze
@@ -31,6 +30,7 @@ from .report.page import write_report
 from .report.scores import SOLVED
 from .runs.files import append_line, keep_lines
 from .runs.folder import RunError, RunFolder
+from .runs.machine import machine
 from .runs.reader import FEWEST, read_evaluations
 from .video import write_video
 

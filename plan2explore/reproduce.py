@@ -3,8 +3,7 @@
 A cell is a run in `OUT/runs/METHOD-TASK-SEED`.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -15,16 +14,18 @@ from .config import (
     AdaptConfig,
     AgentConfig,
     ExploreConfig,
+    Preset,
     Schedule,
     WorldConfig,
+    check_counts,
     check_numbers,
     preset_of,
-    rename_flags,
     whole_steps,
 )
 from .console import say
 from .envs import Task
 from .envs.names import GYMNASIUM, PAPER_TASKS, split_name
+from .options import parse
 from .phases.explore import configure
 from .phases.world import named_world
 from .reference import METHODS, TASK_AVERAGE, paper_table
@@ -58,56 +59,96 @@ def world_of(task: str, method: str, world_only: bool = False) -> str:
     return split_name(task)[0]
 
 
-def reproduce(
-    protocol: Protocol,
-    tasks: Sequence[str] = (),
-    methods: Sequence[str] | None = None,
-    seeds: Sequence[int] = (0, 1, 2),
-    steps: float = 1e6,
-    preset: str = "paper",
-    out: str | Path = "reproduce",
-    shots: int = 150,
-    updates: int = 10_000,
-    gradient: Literal["through", "stopped"] | None = None,
-    agent: AgentConfig | None = None,
-    final_episodes: int = FINAL_EPISODES,
-    world_only: bool = False,
-    runner: Runner | None = None,
-    **options: Any,
-) -> int:
+@dataclass(frozen=True)
+class ReproduceCommand:
+    """Runs the paper's protocols, or scores explorations of Crafter: every task with every method and seed.
+
+    Kill it at any moment: rerun the command to resume. Start it again beside itself, on another GPU for instance: each
+    command takes cells that no other has.
+    """
+
+    protocol: tyro.conf.Positional[Protocol]
+    """zero-shot: the task is a probe of the exploration. few-shot: and then its policy collects some episodes. crafter:
+    which achievements are unlocked without reward."""
+    tasks: tuple[str, ...] = ()
+    """Tasks of the suite; none: those of the paper's table (20 zero-shot, 8 few-shot)."""
+    methods: tuple[str, ...] | None = None
+    """Exploration objectives; none: all six, for crafter plan2explore and random."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """One run for each (the paper: 3)."""
+    steps: float = 1e6
+    """Env steps of exploration (the paper: 3.5e6 zero-shot, 1e6 few-shot)."""
+    preset: Preset = "paper"
+    """Sizes and pieces of the agent: see explore."""
+    out: Path = Path("reproduce")
+    """Folder of the sweep: results.csv, cells.jsonl, locks/, runs/."""
+    shots: int = 150
+    """Few-shot: episodes of the task's policy (the paper: 150)."""
+    updates: int = 10_000
+    """Few-shot: updates in imagination before those (the paper does not say how many)."""
+    gradient: Literal["through", "stopped"] | None = None
+    """Does the exploration objective's gradient reach the actor through imagined states? None: as the preset says."""
+    final_episodes: int = FINAL_EPISODES
+    """Episodes that the last evaluation of a cell has at least."""
+    world_only: bool = False
+    """Explore the bare domain also for tasks whose own episodes begin otherwise (docs/reproducing.md)."""
+    runner: Annotated[Runner, tyro.conf.arg(name="")] = field(default_factory=Runner)
+    view: Annotated[WorldConfig, tyro.conf.arg(name="")] = field(default_factory=WorldConfig)
+    schedule: Annotated[Schedule, tyro.conf.arg(name="")] = field(default_factory=Schedule)
+    agent: AgentConfig = field(default_factory=AgentConfig)
+
+
+SHORT = (
+    "protocol", "tasks", "methods", "seeds", "steps", "out", "preset", "shots", "updates", "final_episodes", "obs",
+    "environments", "updates_per_episode", "on", "cell", "list",
+)  # fmt: skip
+
+
+def main(arguments: list[str]) -> int:
+    """`plan2explore reproduce`."""
+    agent = preset_of(arguments)
+    command = parse(ReproduceCommand, "reproduce", arguments, SHORT, protocol=tyro.MISSING, agent=agent)
+    if command.agent.intrinsic.objective != agent.intrinsic.objective:
+        raise ValueError(f"Name methods as --methods {command.agent.intrinsic.objective} ...: a sweep has several.")
+    return run(command)
+
+
+def reproduce(protocol: Protocol, preset: Preset = "paper", agent: AgentConfig | None = None, **settings: Any) -> int:
     """Runs a protocol of the paper, or scores explorations of Crafter; 1 if a cell failed, else 0.
 
     The same call resumes a sweep that was killed.
 
     Args:
-        protocol: zero-shot (the task is a probe of the exploration), few-shot (and then adapts with episodes of its own), or
-            crafter (which achievements the exploration unlocks, without a task).
-        tasks: By default those of the paper's table; none for crafter.
-        methods: Exploration objectives; by default all six, for crafter plan2explore and random.
-        seeds: One run each.
-        steps: Env steps of exploration (the paper: zero-shot 3.5e6, few-shot 1e6).
-        preset: Sizes of the agent.
-        out: Folder of the sweep.
-        shots: Few-shot episodes (the paper: 150).
-        updates: Few-shot: updates in imagination before them.
-        gradient: through or stopped; by default the preset's.
+        protocol: zero-shot, few-shot or crafter.
+        preset: The agent.
         agent: All settings of the agent, instead of a preset.
-        final_episodes: Episodes that the last evaluation has at least.
-        world_only: Explore the bare domain also for tasks whose episodes begin otherwise.
-        runner: Where cells run; by default here, one after the other.
-        options: Fields of `WorldConfig` and `Schedule`, such as `environments=8`.
+        settings: Other fields of `ReproduceCommand`, and those of `WorldConfig` and `Schedule`, such as `environments=8`.
     """
-    config = configure("walker", preset, **options)
-    config = replace(config, agent=agent or config.agent)
-    if gradient is not None:
-        intrinsic = replace(config.agent.intrinsic, gradient=gradient)
+    own = {name: value for name, value in settings.items() if name in ReproduceCommand.__dataclass_fields__}
+    config = configure("walker", preset, **{name: value for name, value in settings.items() if name not in own})
+    agent = agent or config.agent
+    return run(ReproduceCommand(protocol, preset=preset, view=config.world, schedule=config.schedule, agent=agent, **own))
+
+
+def run(command: ReproduceCommand) -> int:
+    """Every cell of a protocol."""
+    protocol, shots, methods = command.protocol, command.shots, command.methods
+    config, steps = ExploreConfig(command.view, command.schedule, command.agent), whole_steps(command.steps)
+    if command.gradient is not None:
+        intrinsic = replace(config.agent.intrinsic, gradient=command.gradient)
         config = replace(config, agent=replace(config.agent, intrinsic=intrinsic))
     # A number of environments is for exploring: shots have to come out even over theirs.
-    adaptation = AdaptConfig(replace(config.schedule, environments=0), updates, shots)
-    check_sweep(protocol, shots, whole_steps(steps), final_episodes, adaptation)
+    adaptation = AdaptConfig(replace(config.schedule, environments=0), command.updates, shots)
+    if protocol not in get_args(Protocol):
+        raise ValueError(f"There is no protocol {protocol!r}: choose zero-shot, few-shot or crafter.")
+    check_counts(steps=steps, final_episodes=command.final_episodes)
+    check_numbers(adaptation)
+    if protocol == "few-shot" and shots < 1:
+        raise ValueError(f"Few-shot needs at least 1 shot; got {shots}.")
     if methods is None:
         methods = CRAFTER_METHODS if protocol == CRAFTER else METHODS
-    names = [(method, task, seed) for seed in seeds for task in tasks or paper_tasks(protocol) for method in methods]
+    tasks = command.tasks or paper_tasks(protocol)
+    names = [(method, task, seed) for seed in command.seeds for task in tasks for method in methods]
     if not names:
         raise ValueError("There is nothing to run: give at least one task, one method and one seed.")
     if len(set(names)) < len(names):
@@ -118,16 +159,13 @@ def reproduce(
         few_shot = protocol == "few-shot" and method != "dreamer"
         # Dreamer, which has its task, gets as many env steps in all as others with their shots.
         extra = shots * EPISODE if protocol == "few-shot" and not few_shot else 0
-        cells.append(
-            Cell(
-                f"{method}-{task}-{seed}", config_of(config, method, task, seed, world_only), whole_steps(steps) + extra,
-                protocol, task, adaptation if few_shot else None, final_episodes,
-            )
-        )  # fmt: skip
-        check_numbers(cells[-1].config)
-    out = Path(out)
+        own = config_of(config, method, task, seed, command.world_only)
+        check_numbers(own)
+        adapts = adaptation if few_shot else None
+        cells.append(Cell(f"{method}-{task}-{seed}", own, steps + extra, protocol, task, adapts, command.final_episodes))
+    out = Path(command.out)
     check_folder(out)
-    status = run_cells(out, cells, runner or Runner())
+    status = run_cells(out, cells, command.runner)
     if protocol == CRAFTER and (out / "results.csv").exists():
         say(crafter_markdown(read_results([out / "results.csv"])))
     return status
@@ -138,17 +176,6 @@ def paper_tasks(protocol: Protocol) -> list[str]:
     if protocol == CRAFTER:
         return [CRAFTER]
     return [task for task in paper_table(1 if protocol == "zero-shot" else 2) if task != TASK_AVERAGE]
-
-
-def check_sweep(protocol: str, shots: int, steps: int, final_episodes: int, adaptation: AdaptConfig) -> None:
-    """Finds mistakes in what all cells have in common."""
-    if protocol not in get_args(Protocol):
-        raise ValueError(f"There is no protocol {protocol!r}: choose zero-shot, few-shot or crafter.")
-    if final_episodes < 1 or steps < 1:
-        raise ValueError(f"Env steps and final episodes must be at least 1; got {steps} and {final_episodes}.")
-    check_numbers(adaptation)
-    if protocol == "few-shot" and shots < 1:
-        raise ValueError(f"Few-shot needs at least 1 shot; got {shots}.")
 
 
 def check_task(protocol: str, method: str, task: str) -> None:
@@ -169,60 +196,3 @@ def config_of(config: ExploreConfig, method: str, task: str, seed: int, world_on
     world = replace(world, action_repeat=1) if task == CRAFTER else world
     agent = replace(config.agent, intrinsic=replace(config.agent.intrinsic, objective=method))
     return replace(config, world=named_world(world), agent=agent, seed=seed)
-
-
-# --- The command ---
-
-
-@dataclass(frozen=True)
-class ReproduceCommand:
-    """Runs the paper's protocols, or scores explorations of Crafter: every task with every method and seed.
-
-    Kill it at any moment: rerun the command to resume. Start it again beside itself, on another GPU for instance: each
-    command takes cells that no other has.
-    """
-
-    protocol: tyro.conf.Positional[Protocol]
-    """zero-shot: the task is a probe of the exploration. few-shot: and then its policy collects some episodes. crafter:
-    which achievements are unlocked without reward."""
-    tasks: tuple[str, ...] = ()
-    """Tasks of the suite; none: those of the paper's table (20 zero-shot, 8 few-shot)."""
-    methods: tuple[str, ...] = ()
-    """Exploration objectives; none: all six, for crafter plan2explore and random."""
-    seeds: tuple[int, ...] = (0, 1, 2)
-    """One run for each (the paper: 3)."""
-    steps: float = 1e6
-    """Env steps of exploration (the paper: 3.5e6 zero-shot, 1e6 few-shot)."""
-    preset: Literal["paper", "small", "tiny", "modern", "modern-tiny"] = "paper"
-    """Sizes of the agent."""
-    out: Path = Path("reproduce")
-    """Folder of the sweep: results.csv, cells.jsonl, locks/, runs/."""
-    shots: int = 150
-    """Few-shot: episodes of the task's policy (the paper: 150)."""
-    updates: int = 10_000
-    """Few-shot: updates in imagination before those (the paper does not say how many)."""
-    gradient: Literal["through", "stopped"] | None = None
-    """Does the exploration objective's gradient reach the actor through imagined states? None: as the preset says."""
-    final_episodes: int = FINAL_EPISODES
-    """Episodes that the last evaluation of a cell has at least."""
-    world_only: bool = False
-    """Explore the bare domain also for tasks whose own episodes begin otherwise (docs/reproducing.md)."""
-    runner: Annotated[Runner, tyro.conf.arg(name="")] = field(default_factory=Runner)
-    view: Annotated[WorldConfig, tyro.conf.arg(name="")] = field(default_factory=WorldConfig)
-    schedule: Annotated[Schedule, tyro.conf.arg(name="")] = field(default_factory=Schedule)
-    agent: AgentConfig = field(default_factory=AgentConfig)
-
-
-def main(arguments: list[str]) -> int:
-    """Runs the paper's protocols: every task with every method and seed."""
-    arguments = rename_flags(arguments)
-    default = ReproduceCommand(protocol=tyro.MISSING, agent=preset_of(arguments))
-    command = tyro.cli(ReproduceCommand, prog="plan2explore reproduce", args=arguments, default=default)
-    if command.agent.intrinsic.objective != default.agent.intrinsic.objective:
-        raise ValueError(f"Name methods as --methods {command.agent.intrinsic.objective} ...: a sweep has several.")
-    world = {name: value for name, value in asdict(command.view).items() if name != "world"}
-    return reproduce(
-        command.protocol, command.tasks, command.methods or None, command.seeds, command.steps, command.preset, command.out,
-        command.shots, command.updates, command.gradient, command.agent, command.final_episodes, command.world_only,
-        command.runner, **world, **asdict(command.schedule),
-    )  # fmt: skip

@@ -22,8 +22,8 @@ from plan2explore.cli import main
 from plan2explore.config import PRESETS, Schedule, WorldConfig
 from plan2explore.envs.render import gl
 from plan2explore.phases import load
+from plan2explore.phases.callbacks import Stopped
 from plan2explore.phases.evaluate import Scores
-from plan2explore.phases.training import Stopped
 from plan2explore.reference import METHODS
 from plan2explore.runs.files import check_folder
 from plan2explore.runs.folder import RunFolder
@@ -57,12 +57,12 @@ def test_look_leaves_a_video_and_a_contact_sheet(capsys, tmp_path):
         (("look", "walker", "--size", "4"), "size is a whole number from 8 to 1024"),
         (("look", "walker", "--renderer", "pencil"), "one of auto, raycast, gl"),
         (("look", "gymnasium:Pendulum-v1", "--seed", "-1"), "seed must be from 0 to 4294967295; got -1"),
-        (("bench", "everything"), "no benchmark 'everything'"),
+        (("bench", "everything"), "Available subcommands: render, update"),
         (("bench", "render", "--backends", "directx"), "A backend is one of raycast, osmesa, egl"),
         (("bench", "render", "--worlds", "pendulum", "--seconds", "0"), "needs some seconds; got 0"),
         (("bench", "render", "--worlds", "pendulum", "--seconds", "nan"), "needs some seconds; got nan"),
-        (("bench", "update", "--preset", "tiny", "--count", "0"), "must be at least 1; got 0 and 5"),
-        (("bench", "update", "--preset", "tiny", "--repeats", "-1"), "must be at least 1; got 10 and -1"),
+        (("bench", "update", "--preset", "tiny", "--count", "0"), "count must be at least 1; got 0."),
+        (("bench", "update", "--preset", "tiny", "--repeats", "-1"), "repeats must be at least 1; got -1."),
         (("tasks", "--which", "mine"), "list_tasks knows"),
     ],
 )
@@ -237,13 +237,30 @@ def flags_of(kind, prefix=""):
             yield f"--{prefix}{each.name}".rstrip("_").replace("_", "-"), value
 
 
-def test_help_of_explore_is_short_and_names_the_option_that_shows_all(monkeypatch, capsys):
-    text = help_of("explore", monkeypatch, capsys)
-    for flag in ("--steps", "--out", "--preset", "--probe", "--seed", "--obs", "--camera", "--env-arg", "--config FILE"):
-        assert flag in text
-    assert "--help-all shows every option" in text and "--agent." not in text
+EXPLORE = "steps out preset method probe obs seed environments updates-per-episode env-arg config import"
+SHORT = {
+    "explore": EXPLORE,
+    "learn": "updates out preset method probe obs size seed wandb no-wandb config import",
+    "reproduce": "tasks methods seeds steps out preset shots updates final-episodes obs environments updates-per-episode on "
+    "cell list no-list config import",
+    "sweep": "worlds methods presets seeds vary probes steps out obs environments updates-per-episode on cell list no-list "
+    "config import",
+}
+
+
+@pytest.mark.parametrize("verb", SHORT)
+def test_help_is_short_in_a_sensible_order_and_names_the_option_that_shows_all(verb, monkeypatch, capsys):
+    text = help_of(verb, monkeypatch, capsys)
+    options = re.findall(r"--([a-z-]+)(?=,? (?:[A-Z{\[]|--|Also|List))", text.partition("show this help message")[2])
+    assert options == SHORT[verb].split() and "--help-all shows every option" in text
     monkeypatch.setenv("COLUMNS", "80")
-    assert len(run(capsys, "explore", "walker", "--help")[1].splitlines()) <= 60
+    assert len(run(capsys, verb, "--help")[1].splitlines()) <= 72
+    assert "--agent.model.deter" in help_of(verb, monkeypatch, capsys, flag="--help-all")
+
+
+@pytest.mark.parametrize("verb", ["explore", "learn", "adapt", "evaluate", "report", "look", "reproduce", "sweep"])
+def test_help_of_what_makes_environments_tells_how_to_register_ones_own(verb, monkeypatch, capsys):
+    assert re.search("--import MODULE:? A module to import first", help_of(verb, monkeypatch, capsys))
 
 
 def test_help_all_of_explore_shows_every_knob_with_its_default(monkeypatch, capsys):
@@ -266,10 +283,11 @@ def test_help_all_of_explore_shows_every_knob_with_its_default(monkeypatch, caps
         assert piece in text
 
 
-def test_help_of_explore_begins_with_the_methods(monkeypatch, capsys):
-    beginning, *_ = help_of("explore", monkeypatch, capsys).split("positional arguments")
-    named = re.search(r"--method is (.*), or an objective of your own", beginning)
-    assert named and set(named[1].replace(" (default)", "").split(", ")) == set(METHODS)
+def test_help_of_explore_names_the_methods_and_presets(monkeypatch, capsys):
+    text = help_of("explore", monkeypatch, capsys)
+    named = re.search(r"--method STR (.*), or an objective of one's own", text)
+    assert named and set(named[1].split(", ")) == set(METHODS)
+    assert all(f"{preset}: " in text for preset in PRESETS)
 
 
 def test_defaults_in_the_help_are_those_of_the_preset(monkeypatch, capsys):
@@ -360,6 +378,9 @@ def test_help_of_adapt_and_evaluate_shows_what_they_take(monkeypatch, capsys):
         assert flag in text
 
 
+MANY = "1" + "0" * 400
+
+
 def test_evaluate_says_whether_its_scores_are_kept(monkeypatch, capsys, tmp_path):
     folder = RunFolder.create(tmp_path / "adapted", "adapt", {})
     scores = Scores("walker_walk", (3.0, 4.0, 8.0))
@@ -371,6 +392,10 @@ def test_evaluate_says_whether_its_scores_are_kept(monkeypatch, capsys, tmp_path
     status, printed, _ = run(capsys, "evaluate", str(folder.path), "--json", str(file))
     assert status == 0 and printed.endswith(f"\nscores: {file}\n") and json.loads(file.read_text())["mean"] == 5.0
     assert not folder.evaluations_file.exists()
+    file = tmp_path / "new" / "x.json"
+    status, _, error = run(capsys, "evaluate", str(folder.path), "--json", str(file), "--episodes", MANY)
+    assert status == 2 and "episodes must be from 1 to 1000000000000000; got 1000" in error and len(error) < 120
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(
@@ -396,7 +421,14 @@ def test_evaluate_says_whether_its_scores_are_kept(monkeypatch, capsys, tmp_path
         (("adapt", "nowhere"), "--task NAME, or a reward of your own as --reward file.py:function"),
         (("adapt", "nowhere", "--task", "walker_walk", "--reward", "a.py:b"), "Both --task walker_walk and --reward a.py:b"),
         (("adapt", "nowhere", "--task", "walker_jog"), "Nearest names: walker, walker_run"),
-        (("evaluate", "nowhere"), "There is no folder nowhere"),
+        (("evaluate", "nowhere", "--json", "new/x.json"), "There is no folder nowhere"),
+        (("learn", "x.npz", "--updates", MANY), "updates must be from 1 to 1000000000000000; got 1000"),
+        (("learn", "x.npz", "--updates", "0"), "updates must be at least 1; got 0"),
+        (("explore", "walker", "--steps", MANY), "A number of env steps is one such as 1e6; got inf"),
+        (("explore", "walker", "--environments", MANY), "schedule.environments must be from 0 to 1000000000000000"),
+        (("explore", "walker", "--agent.clip", "1e999"), "agent.clip must be above 0, and finite; got inf"),
+        (("reproduce", "zero-shot", "--final-episodes", MANY), "final_episodes must be from 1 to"),
+        (("bench", "update", "--devices", MANY), "devices must be from 1 to"),
     ],
 )
 def test_mistakes_of_the_phases_end_in_a_sentence_and_leave_nothing(capsys, tmp_path, monkeypatch, arguments, sentence):

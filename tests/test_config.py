@@ -48,6 +48,7 @@ def test_what_is_left_out_has_its_default_and_whole_numbers_may_be_given_for_oth
         ({"seed": True}, "seed cannot be True"),
         ({"seed": 1.5}, "seed cannot be 1.5"),
         ({"agent": {"clip": True}}, "agent.clip cannot be True; expected float"),
+        ({"agent": {"clip": 10**400}}, "agent.clip cannot be 10{99}; expected float"),
         ({"agent": {"precision": "float16"}}, "agent.precision cannot be 'float16'; expected .*bfloat16.*float32"),
         ({"probes": "walker_walk"}, "probes cannot be 'walker_walk'"),
         ({"probes": [1]}, "probes cannot be 1; expected str"),
@@ -85,6 +86,9 @@ def test_differences_are_named_with_both_values():
         ({"agent": {"actor_critic": {"max_std": 0.0}}}, "agent.actor_critic.max_std must be above 0"),
         ({"agent": {"intrinsic": {"members": 1}}}, "agent.intrinsic.members must be at least 2; got 1"),
         ({"agent": {"actor_critic": {"action_noise": -0.1}}}, "agent.actor_critic.action_noise must be at least 0"),
+        ({"agent": {"intrinsic": {"max_log_variance": [0.0, float("inf")]}}}, "max_log_variance must be finite; got"),
+        ({"agent": {"adapt_batch": 0}}, "agent.adapt_batch must be at least 1"),
+        ({"schedule": {"environments": 10**400}}, r"environments must be from 0 to 10{15}; got 10{39}\.$"),
     ],
 )
 def test_a_number_that_makes_no_sense_is_named(values, sentence):

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..agent.agent import Agent
 from ..agent.learner import Learner
-from ..config import ExploreConfig, Schedule, WorldConfig, check_numbers, read_config
+from ..config import ExploreConfig, Schedule, WorldConfig, check_counts, check_numbers, read_config
 from ..console import counted
 from ..device import prepare_device
 from ..envs import Task
@@ -56,13 +56,12 @@ def learn(
         config: Agent and seed at once, instead of preset, method and seed.
         wandb: Also log to Weights & Biases.
     """
+    check_counts(updates=updates)
     episodes = Episodes(str(dataset), obs, size)
     config = config or configure(episodes.world.world, preset, method, seed)
     tasks = [as_task(probe) for probe in probes]
     config = replace(config, world=episodes.world, schedule=Schedule(), probes=tuple(task.name for task in tasks))
     check_numbers(config)
-    if updates < 1:
-        raise ValueError(f"The number of updates must be at least 1; got {updates}.")
     check_tasks(config.world.world, tasks)
     Agent(config.agent, agent_spaces(config.world, episodes.info, len(tasks)))  # an objective that does not exist
     path = Path(out) if out is not None else Path("runs") / folder_name(episodes.name)

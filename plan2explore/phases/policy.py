@@ -8,7 +8,7 @@ import numpy as np
 
 from ..agent.acting import Carried, Mode
 from ..agent.learner import Learner, LearnerState
-from ..config import WorldConfig, check_seed
+from ..config import WorldConfig, check_counts, check_seed
 from ..envs import Task
 from ..envs.names import DATASET
 from ..envs.spaces import ActionVector, discrete_space
@@ -90,8 +90,7 @@ class Policy:
 
     def evaluate(self, episodes: int = 10, seed: int = 0, video: str | Path | None = None, mode: Mode = "mode") -> Scores:
         """Plays whole episodes of the task. `video` films the first one."""
-        if episodes < 1:
-            raise ValueError(f"An evaluation needs at least 1 episode; got {episodes}.")
+        check_counts(episodes=episodes)
         check_seed(seed)
         check_simulator(self.world.world)
         check_room(self.world, episodes, "--episodes")

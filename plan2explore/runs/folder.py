@@ -18,10 +18,10 @@ from typing import Any
 
 from plan2explore import __version__
 from plan2explore.atomic import remove_side_files
-from plan2explore.bench.machine import commit, cpu_name
 from plan2explore.untrusted import check_links, parse_object
 
 from .files import append_line, read_json, write_json
+from .machine import commit, cpu_name
 
 FORMAT = 1
 """Number of the format of `run.json`. Larger ones are refused."""

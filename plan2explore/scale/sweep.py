@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
@@ -13,6 +13,7 @@ from ..config import (
     PRESETS,
     AgentConfig,
     ExploreConfig,
+    Preset,
     Schedule,
     WorldConfig,
     check_numbers,
@@ -20,12 +21,11 @@ from ..config import (
     whole_steps,
 )
 from ..envs.names import domain_of, folder_name
+from ..options import parse as parse_options
 from ..phases.world import named_world, parse_task
 from ..runs.files import check_folder
 from .cells import Cell
 from .runner import Runner, run_cells
-
-Preset = Literal["paper", "small", "tiny", "modern", "modern-tiny"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,12 @@ class SweepCommand:
     agent: AgentConfig = field(default_factory=AgentConfig)
 
 
+SHORT = (
+    "worlds", "methods", "presets", "seeds", "vary", "probes", "steps", "out", "obs", "environments", "updates_per_episode",
+    "on", "cell", "list",
+)  # fmt: skip
+
+
 def main(arguments: list[str]) -> int:
     """Runs a sweep."""
     arguments = rename_flags(arguments)
@@ -68,8 +74,7 @@ def main(arguments: list[str]) -> int:
 
 def parse(arguments: list[str], preset: str = "paper") -> SweepCommand:
     """The command, with the settings of a preset where the arguments give no others."""
-    default = SweepCommand(worlds=tyro.MISSING, agent=PRESETS[preset])
-    return tyro.cli(SweepCommand, prog="plan2explore sweep", args=arguments, default=default)
+    return parse_options(SweepCommand, "sweep", arguments, SHORT, worlds=tyro.MISSING, agent=PRESETS[preset])
 
 
 def cells_of(command: SweepCommand, arguments: list[str]) -> list[Cell]:

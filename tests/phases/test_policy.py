@@ -102,7 +102,7 @@ def test_discrete_actions_are_those_of_the_environment(tmp_path):
 def test_an_evaluation_plays_as_many_episodes_as_asked_for(policy):
     scores = policy.evaluate(episodes=2, seed=0, mode="noise")
     assert len(set(scores.episodes)) == 2 and scores.frames is None
-    with pytest.raises(ValueError, match="at least 1 episode; got 0"):
+    with pytest.raises(ValueError, match="episodes must be at least 1; got 0"):
         policy.evaluate(episodes=0)
 
 

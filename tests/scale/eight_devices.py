@@ -15,7 +15,7 @@ from sizes import NANO
 
 from plan2explore.agent import latents, policies, shards
 from plan2explore.agent.learner import Learner, make_mesh
-from plan2explore.bench.update import UpdateBench, time_devices
+from plan2explore.bench.update import Trial
 from plan2explore.config import Spaces
 
 BATCH, LENGTH, PARTS, UPDATES = 8, 4, 8, 2
@@ -90,9 +90,9 @@ def check_noise() -> None:
 
 
 def check_bench() -> None:
-    """`bench update --devices 2` times both."""
-    options = UpdateBench(obs="proprio", count=1, repeats=1, devices=2)
-    print("bench", list(time_devices(options, PAPER, Spaces(action=6, image=None, proprio=17), 1.0, lambda text: None)))
+    """`bench update --devices 2` times one and two."""
+    trials = {devices: Trial(PAPER, SPACES, 1, devices) for devices in (1, 2)}
+    print("bench", [devices for devices, trial in trials.items() if trial.measure(repeats=1)[0] > 0])
 
 
 def check_run(out: Path) -> None:

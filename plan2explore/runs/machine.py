@@ -1,4 +1,4 @@
-"""What a measurement was taken on."""
+"""The machine that something was measured on, and the source's commit."""
 
 import os
 import platform

@@ -1,0 +1,94 @@
+"""What the options of all commands have in common: how they are read, and a short help where there are hundreds."""
+
+import ast
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass, make_dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import tyro
+from tyro.conf import UseAppendAction, arg
+
+from .config import rename_flags
+
+CONFIG = "A TOML or YAML file of options; those on the command line win."
+IMPORT = "A module to import first: it may register environments and objectives, or start episodes. May be repeated."
+COMMON = [
+    ("config", Annotated[Path | None, arg(metavar="FILE", help=CONFIG)], None),
+    ("import_", Annotated[UseAppendAction[tuple[str, ...]], arg(name="import", metavar="MODULE", help=IMPORT)], ()),
+]
+"""Options of every command, which `take_option` takes out before the others are read."""
+
+
+def parse(kind: Any, verb: str, arguments: list[str], brief: Sequence[str] = (), **defaults: Any) -> Any:
+    """The options of a command, a dataclass; or what a function returns that is called with its options.
+
+    Where `brief` names options, `--help` shows these alone, in this order, and `--help-all` shows all.
+    """
+    about = (inspect.getdoc(kind) or "").partition("\nArgs:")[0]
+    options: dict[str, Any] = {"default": kind(**defaults)} if defaults else {}
+    if brief and {"-h", "--help"} & set(arguments):
+        kind, arguments, about = short(options["default"], brief), ["--help"], f"{about}\n\n--help-all shows every option."
+        options = {}
+    else:
+        about += f"\n\n--config FILE: {CONFIG}\n\n--import MODULE: {IMPORT}"
+    given = ["--help" if word == "--help-all" else word for word in rename_flags(arguments)]
+    return tyro.cli(kind, prog=f"plan2explore {verb}", description=about, args=given, **options)
+
+
+def command(function: Callable[..., int]) -> Callable[[list[str]], int]:
+    """Makes a function of options one of a command's arguments."""
+
+    @functools.wraps(function)
+    def run(arguments: list[str]) -> int:
+        return parse(function, function.__name__, arguments)
+
+    return run
+
+
+def short(default: Any, names: Sequence[str]) -> type:
+    """A command with some of its options alone."""
+    found: dict[str, tuple[Any, Any]] = {}
+
+    def search(config: Any) -> None:
+        hints, docs = get_type_hints(type(config), include_extras=True), docstrings(type(config))
+        for each in fields(config):
+            value = getattr(config, each.name)
+            if is_dataclass(value):
+                search(value)
+            elif each.name == "objective":  # by its short name only
+                found["method"] = str, docs[each.name], value
+            else:
+                found.setdefault(each.name, (hints[each.name], docs.get(each.name), value))
+
+    search(default)
+    shown = [(name, Annotated[hint, arg(help=text)], value) for name in names for hint, text, value in [found[name]]]
+    return make_dataclass("Short", [*shown, *COMMON])
+
+
+def docstrings(kind: type) -> dict[str, str]:
+    """What the source says below each field."""
+    (definition,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        each.target.id: " ".join(str(below.value.value).split())
+        for each, below in pairwise(definition.body)
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+        and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+    }  # fmt: skip
+
+
+def take_option(arguments: list[str], flag: str) -> tuple[list[str], list[str]]:
+    """The values of an option that every command takes, and the other arguments."""
+    values, others, words = [], [], iter(arguments)
+    for word in words:
+        if word == flag:
+            values.append(next(words, ""))
+        elif word.startswith(f"{flag}="):
+            values.append(word.removeprefix(f"{flag}="))
+        else:
+            others.append(word)
+    return values, others
