@@ -28,7 +28,7 @@ from .phases.progress import duration
 from .phases.run import Run
 from .report.page import write_report
 from .report.pictures import write_video
-from .runs.files import append_line, keep_lines, read_json, read_lines
+from .runs.files import append_line, read_json, read_lines
 from .runs.folder import RunError, RunFolder
 
 WORLD = "maze_u"
@@ -160,7 +160,7 @@ def scores_of(policy: Policy, command: DemoCommand, again: bool) -> Scores:
         if len(line.get("episodes", [])) == command.episodes and policy.film.exists() and not again:
             return Scores(policy.task.name, tuple(line["episodes"]))
     scores = policy.evaluate(command.episodes, command.seed, policy.film, mode="sample")
-    keep_lines(folder.evaluations_file, [])
+    folder.evaluations_file.write_bytes(b"")
     append_line(folder.evaluations_file, scores.summary() | {"evaluation": 0, "updates": UPDATES})
     return scores
 

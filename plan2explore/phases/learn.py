@@ -127,9 +127,7 @@ def _copy(folder: RunFolder, episodes: Episodes, progress: Progress) -> None:
     progress.say(f"{counted(count, 'episode')} with {counted(steps, 'step')} of {folder.settings['learned_from']}")
 
 
-def _work(
-    folder: RunFolder, config: ExploreConfig, tasks: list[Task], episodes: Episodes, updates: int, wandb: bool
-) -> Run:
+def _work(folder: RunFolder, config: ExploreConfig, tasks: list[Task], episodes: Episodes, updates: int, wandb: bool) -> Run:
     prepare_device()
     schedule = replace(
         config.schedule, updates_per_episode=0, environments=1, evaluate_every=0, evaluate_episodes=0, snapshot_every=10**15

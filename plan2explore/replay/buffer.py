@@ -223,9 +223,7 @@ class DeviceStore:
 @partial(jax.jit, donate_argnums=0)
 def write_steps(stored: dict[str, Array], places: Int[Array, " steps"], rows: dict[str, Array]) -> dict[str, Array]:
     """Writes rows to their places, in place: the old arrays are given away."""
-    return {
-        name: array.at[places].set(rows[name], mode="drop", unique_indices=True) for name, array in stored.items()
-    }
+    return {name: array.at[places].set(rows[name], mode="drop", unique_indices=True) for name, array in stored.items()}
 
 
 @partial(jax.jit, static_argnames="shapes")

@@ -34,9 +34,7 @@ KEPT_LABELLERS = 16
 def relabel(episodes: Episode, task: Task, workers: int | None = None) -> np.ndarray: ...
 @overload
 def relabel(episodes: Sequence[Episode], task: Task, workers: int | None = None) -> list[np.ndarray]: ...
-def relabel(
-    episodes: Episode | Sequence[Episode], task: Task, workers: int | None = None
-) -> np.ndarray | list[np.ndarray]:
+def relabel(episodes: Episode | Sequence[Episode], task: Task, workers: int | None = None) -> np.ndarray | list[np.ndarray]:
     """The rewards, float64 (steps,), that `task` would have given in an episode, or in each of several.
 
     Several episodes are shared out over processes, this one among them, by default one for each usable core. Episodes

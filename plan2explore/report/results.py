@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ..atomic import append
-from ..runs.files import log, parse_object, read_lines, split_lines
+from ..runs.files import LARGEST_JSON, log, parse_object, read_lines, split_lines
 from ..runs.folder import RunError, RunFolder
+from ..untrusted import printable, read_file
 
 PROBE = "zero-shot probe"
 """The task was trained beside exploration, on stopped features."""
@@ -158,13 +159,13 @@ def _by_column(names: list[str], words: list[str]) -> dict[str, str]:
 
 def _split_csv(path: Path) -> list[list[str]]:
     """The words of every line. Each is read by itself: a quote that is never closed spoils one line only."""
-    lines = path.read_bytes().decode("utf-8-sig", errors="replace").splitlines()
-    return [_words_of(line) for line in lines]
+    lines = read_file(path, LARGEST_JSON).decode("utf-8-sig", errors="replace").splitlines()
+    return [_words_of(printable(line)) for line in lines]
 
 
 def _words_of(line: str) -> list[str]:
     try:
-        return next(csv.reader([line.replace("\0", "")]), [])
+        return next(csv.reader([line]), [])
     except csv.Error:
         return []
 
