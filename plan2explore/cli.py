@@ -263,6 +263,8 @@ class ExportCommand:
     """npz, or minari (needs the extra `data`)."""
     out: str | None = None
     """The file, or Minari's id; none: NAME.npz, plan2explore/NAME-v0."""
+    obs: Literal["both", "pixels", "proprio"] | None = None
+    """Observations to write: vectors are always there, images unless the agent sees vectors alone; none: the agent's."""
 
 
 def export(arguments: list[str]) -> int:
@@ -270,7 +272,7 @@ def export(arguments: list[str]) -> int:
     command = tyro.cli(ExportCommand, prog="plan2explore export", args=arguments)
     from .phases.learn import export as work
 
-    print(work(command.run, command.format, command.out))
+    print(work(command.run, command.format, command.out, command.obs))
     return 0
 
 
