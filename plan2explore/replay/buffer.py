@@ -6,7 +6,6 @@ memory. Both places draw the same sequences with the same key.
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -281,8 +280,7 @@ def host_device() -> Any:
 # --- Where there is room ---
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """Where steps will be kept, and the sentence that says so."""
 
     place: Place
@@ -293,7 +291,7 @@ class TooLittleMemoryError(ValueError):
     """The steps of a run would fit nowhere."""
 
 
-ADVICE = "Explore for fewer steps, with smaller pictures, or see proprio instead of pixels"
+ADVICE = "Explore for fewer steps, with smaller images (--size), or observe vectors (--obs proprio)"
 
 
 def plan_replay(
