@@ -226,8 +226,7 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Numbers of all checkpoints, ascending."""
-        names = [file.name for file in self.folder.iterdir()] if self.folder.is_dir() else []
-        return sorted(int(name.split(".")[0]) for name in names if re.fullmatch(rf"{NAME}\.json", name))
+        return sorted(int(file.stem) for file in self.folder.glob("*.json") if re.fullmatch(NAME, file.stem))
 
     def path(self, steps: int) -> Path:
         """Where a checkpoint is, without the endings of its two files."""

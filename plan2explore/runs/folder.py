@@ -148,7 +148,9 @@ class RunFolder:
 
     def record_start(self, command: Sequence[str]) -> None:
         """Adds a line to `starts.jsonl`: when, which command, which versions, which commit, what machine."""
-        line = {"time": _now(), "command": list(command), "versions": _versions(), "commit": commit(), "machine": _machine()}
+        versions = {"plan2explore": __version__, "python": platform.python_version()}
+        versions |= {name: importlib.metadata.version(name) for name in PACKAGES}
+        line = {"time": _now(), "command": list(command), "versions": versions, "commit": commit(), "machine": _machine()}
         append_line(self.path / "starts.jsonl", line)
 
 
@@ -241,16 +243,6 @@ def _read_holder(file: int) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _versions() -> dict[str, str]:
-    found = {"plan2explore": __version__, "python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "none"
-    return found
 
 
 def _machine() -> dict[str, Any]:
