@@ -19,6 +19,7 @@ from ..config import Spaces
 from ..envs.names import DATASET
 from ..envs.spaces import ActionVector, ObservationParts, discrete_space, space_from_json, space_to_json
 from ..untrusted import parse_object
+from .buffer import TooLittleMemoryError, gigabytes, host_room
 from .episode import Episode
 
 MINARI = "minari:"
@@ -126,9 +127,14 @@ def _open_minari(name: str) -> Source:
 def _open_npz(path: Path) -> Source:
     try:
         with np.load(path, allow_pickle=False) as file:
+            need, room = sum(each.file_size for each in file.zip.infolist()), host_room()
+            if need > room:
+                raise TooLittleMemoryError(f"{path} needs {gigabytes(need)}, and host memory has {gigabytes(room)} free.")
             arrays = {name: file[name] for name in file.files}
         observations = {name: array for name, array in arrays.items() if name.partition("/")[0] == "observations"}
         known = parse_object(str(arrays.get("spaces")))
+    except TooLittleMemoryError:
+        raise
     except Exception as error:  # a damaged archive fails in a dozen ways
         raise ValueError(f"{path} is no data set: {error}") from None
     missing = [name for name in ("actions", "terminations") if name not in arrays]

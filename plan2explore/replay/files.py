@@ -30,18 +30,12 @@ log = logging.getLogger("plan2explore.replay")
 FORMAT = 1
 """The version of the format. A reader refuses files of a later one."""
 LIMIT = 2**30
-"""Most bytes of an episode's arrays: 170 times those of 501 pictures of 64 x 64."""
+"""Most bytes of an episode's arrays: 170 times those of 501 images of 64 x 64."""
 META_LIMIT = 2**22
 """Most bytes of the description."""
-DTYPES: dict[str, np.dtype[Any]] = {
-    "image": np.dtype("uint8"),
-    "proprio": np.dtype("float32"),
-    "action": np.dtype("float32"),
-    "reward": np.dtype("float64"),
-    "state": np.dtype("float64"),
-    "drawn": np.dtype("float64"),
-}
 AXES = {"image": 4, "proprio": 2, "action": 2, "reward": 1, "state": 3, "drawn": 1}
+TYPES = ("uint8", "float32", "float32", "float64", "float64", "float64")
+DTYPES: dict[str, np.dtype[Any]] = {name: np.dtype(kind) for name, kind in zip(AXES, TYPES, strict=True)}
 COUNTERS = ("env_steps", "seed", "environment", "episode", "updates", "run_env_steps")
 """Numbers of the description that are used."""
 LARGEST = 10**15
@@ -57,30 +51,24 @@ class BadEpisode(ValueError):
 
 def save_episode(path: Path, episode: Episode) -> None:
     """Writes an episode as one compressed archive, or nothing at all."""
-    arrays: dict[str, Any] = _arrays(episode)
-    taken = {"format", "world"} & set(episode.meta)
-    if taken:
+    arrays: dict[str, Any] = {}
+    for name, dtype in DTYPES.items():
+        array = np.asarray(getattr(episode, name))
+        if not np.can_cast(array.dtype, dtype, "safe"):
+            raise ValueError(f"The episode's {name} is {array.dtype}; {dtype} is expected")
+        arrays[name] = np.asarray(array, dtype, order="C")
+    # What could not be loaded again is refused here.
+    _check_shapes({name: array.shape for name, array in arrays.items()})
+    _check_values(arrays, json.loads(json.dumps(episode.meta, default=_plain)))
+    if not isinstance(episode.world, str) or not episode.world:
+        raise ValueError(f"The episode's world is {episode.world!r}; a name is expected")
+    if taken := {"format", "world"} & set(episode.meta):
         raise ValueError(f"An episode's meta cannot have entries of these names: {', '.join(sorted(taken))}")
     about = json.dumps({"format": FORMAT, "world": episode.world, **episode.meta}, default=_plain, allow_nan=False)
     arrays["meta"] = np.array(about)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # at level 6: a seventh of the time that playing takes
     write_file(path, [buffer.getbuffer()])
-
-
-def _arrays(episode: Episode) -> dict[str, np.ndarray]:
-    """The episode's arrays as they are stored. What could not be loaded again is refused here."""
-    arrays = {}
-    for name, dtype in DTYPES.items():
-        array = np.asarray(getattr(episode, name))
-        if not np.can_cast(array.dtype, dtype, "safe"):
-            raise ValueError(f"The episode's {name} is {array.dtype}; {dtype} is expected")
-        arrays[name] = np.asarray(array, dtype, order="C")
-    _check_shapes({name: array.shape for name, array in arrays.items()})
-    _check_values(arrays, json.loads(json.dumps(episode.meta, default=_plain)))
-    if not isinstance(episode.world, str) or not episode.world:
-        raise ValueError(f"The episode's world is {episode.world!r}; a name is expected")
-    return arrays
 
 
 def _plain(value: Any) -> Any:
