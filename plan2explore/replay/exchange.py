@@ -126,7 +126,7 @@ def _open_minari(name: str) -> Source:
 
 def _open_npz(path: Path) -> Source:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             need, room = sum(each.file_size for each in file.zip.infolist()), host_room()
             if need > room:
                 raise TooLittleMemoryError(f"{path} needs {gigabytes(need)}, and host memory has {gigabytes(room)} free.")

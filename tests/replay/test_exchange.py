@@ -139,7 +139,7 @@ def test_what_is_no_archive_or_does_not_fit_is_refused(tmp_path, monkeypatch):
         (tmp_path / "bad.npz").write_bytes(damaged)
         with pytest.raises(ValueError, match=r"bad\.npz is no data set"):
             open_source(str(tmp_path / "bad.npz"))
-    monkeypatch.setattr(exchange, "host_room", lambda: 1000)
+    monkeypatch.setattr(exchange, "host_room", lambda: 100)
     with pytest.raises(TooLittleMemoryError, match=r"whole\.npz needs 0\.0 MB, and host memory has 0\.0 MB free"):
         open_source(whole)
 
