@@ -60,6 +60,21 @@ def sync(path: Path) -> None:
         os.close(file)
 
 
+def set_aside(files: Iterable[Path]) -> Path:
+    """Moves files of one name, whatever their endings, to `set-aside/` beside them; the place of the first."""
+    there = [file for file in files if os.path.lexists(file)]
+    name, aside, count = there[0].name.split(".")[0], there[0].parent / "set-aside", 0
+    aside.mkdir(exist_ok=True)
+    free = name
+    while any(aside.glob(f"{free}.*")):  # the name was used again after an earlier one was set aside
+        count += 1
+        free = f"{name}-{count}"
+    for file in there:
+        os.replace(file, aside / file.name.replace(name, free, 1))
+    sync(aside.parent)
+    return aside / there[0].name.replace(name, free, 1)
+
+
 def remove_side_files(folder: Path) -> None:
     """Removes what writers left that were killed. Only for whoever may write the folder."""
     for side in folder.glob(".*.part"):

@@ -256,17 +256,24 @@ def runs(folder: Positional[Path] = Path("runs")) -> int:
 
 
 @command
-def export(run: Positional[Path], format: Literal["npz", "minari"] = "npz", out: str | None = None) -> int:
+def export(
+    run: Positional[Path],
+    format: Literal["npz", "minari"] = "npz",
+    out: str | None = None,
+    obs: Literal["both", "pixels", "proprio"] | None = None,
+) -> int:
     """Writes a run's episodes for other programs: one NumPy archive, or a Minari data set.
 
     Args:
         run: Folder of an exploration.
         format: npz, or minari (needs the extra `data`).
         out: The file, or Minari's id; none: NAME.npz, plan2explore/NAME-v0.
+        obs: Observations to write. Vectors are always there, images unless the agent observes vectors alone; none: the
+            agent's.
     """
     from .phases.learn import export as work
 
-    print(work(run, format, out))
+    print(work(run, format, out, obs))
     return 0
 
 

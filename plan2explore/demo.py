@@ -28,7 +28,7 @@ from .phases.policy import Policy
 from .phases.run import Run
 from .report.page import write_report
 from .report.scores import SOLVED
-from .runs.files import append_line, keep_lines
+from .runs.files import append_line
 from .runs.folder import RunError, RunFolder
 from .runs.machine import machine
 from .runs.reader import FEWEST, read_evaluations
@@ -158,7 +158,7 @@ def scores_of(policy: Policy, command: DemoCommand) -> Scores:
         if len(line.episodes) == command.episodes and policy.film.exists():
             return Scores(policy.task.name, line.episodes)
     scores = policy.evaluate(command.episodes, command.seed, policy.film, mode="sample")
-    keep_lines(folder.evaluations_file, [])
+    folder.evaluations_file.write_bytes(b"")
     append_line(folder.evaluations_file, scores.summary() | {"evaluation": 0, "updates": UPDATES})
     return scores
 

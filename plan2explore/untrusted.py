@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from plan2explore import __version__
+
 LARGEST = 2**64
 """Whole numbers beyond it are nobody's: no array could hold them."""
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -51,6 +53,39 @@ def _texts(content: Any) -> Iterator[str]:
                 yield from _texts(part)
 
 
+class NewerFormat(ValueError):
+    """A file of a newer version of this package. Nothing is wrong with it."""
+
+
+def read_versioned(name: object, text: bytes | str, known: int, kinds: Mapping[str, type]) -> dict[str, Any]:
+    """A strict JSON object with the number of its format, at most `known`, and with fields of these types.
+
+    Anything else is a `ValueError` about `name`; a larger number is a `NewerFormat`.
+    """
+    content = parse_object(text)
+    if content is None:
+        raise ValueError(f"{name} is damaged: it is not a JSON object")
+    number, version = content.get("format"), content.get("version", "unknown")
+    if type(number) is int and number > known:
+        raise NewerFormat(
+            f"{name} was made by a newer version of plan2explore ({version!s:.20}, format {number}; this is {__version__}, "
+            f"format {known}): update plan2explore"
+        )
+    for field, kind in ({"format": int} | dict(kinds)).items():
+        if type(content.get(field)) is not kind or (field == "format" and content[field] < 1):
+            raise ValueError(f"{name} is damaged: no proper {field!r} in it")
+    return content
+
+
+def read_file(path: Path, most: int) -> bytes:
+    """A plain file of at most so many bytes. Others would fill the memory or, as pipes and devices, keep us waiting."""
+    if not path.is_file():
+        raise ValueError(f"{path} is missing")
+    if (size := path.stat().st_size) > most:
+        raise ValueError(f"{path} has {size:,} bytes, so it is none of ours")
+    return path.read_bytes()
+
+
 def check_counters(values: Mapping[str, Any], most: Mapping[str, int]) -> None:
     """Raises a `ValueError` unless these are whole numbers from 0 to the most that each can be."""
     for name, limit in most.items():
@@ -59,18 +94,21 @@ def check_counters(values: Mapping[str, Any], most: Mapping[str, int]) -> None:
             raise ValueError(f"its {name} is {value!r:.40}; a whole number from 0 to {limit:,} is expected")
 
 
-def check_links(folder: Path, root: str | None = None) -> None:
-    """Raises a `ValueError` for a link that leads out of a folder, and for pipes and devices in it: nothing is followed."""
+def check_links(folder: Path, root: str | None = None, foreign: str = FOREIGN) -> None:
+    """Raises a `ValueError` for a link that leads out of a folder, and for pipes and devices in it: nothing is followed.
+
+    Folders called `foreign` are not looked into.
+    """
     root = root or os.path.realpath(folder)
     with suppress(FileNotFoundError, PermissionError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_symlink():
                 target = os.path.realpath(entry.path)
                 if os.path.commonpath([root, target]) != root:
-                    raise ValueError(f"{entry.path} is a link out of the run, to {target}: put a copy in its place.")
+                    raise ValueError(f"{entry.path} is a link out of {root}, to {target}: put a copy in its place.")
             elif entry.is_dir():
-                if entry.name != FOREIGN:
-                    check_links(Path(entry.path), root)
+                if entry.name != foreign:
+                    check_links(Path(entry.path), root, foreign)
             elif not entry.is_file():
                 raise ValueError(f"{entry.path} is neither a file nor a folder: remove it.")
 

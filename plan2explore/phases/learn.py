@@ -8,7 +8,7 @@ from typing import Any
 
 from ..agent.agent import Agent
 from ..agent.learner import Learner
-from ..config import ExploreConfig, Schedule, WorldConfig, check_counts, check_numbers, read_config
+from ..config import ExploreConfig, Schedule, Spaces, WorldConfig, check_counts, check_numbers, read_config
 from ..console import counted
 from ..device import prepare_device
 from ..envs import Task
@@ -20,7 +20,7 @@ from ..replay.files import EpisodeFolder
 from ..runs.files import check_writable
 from ..runs.folder import RunError, RunFolder, begin_run
 from ..runs.reader import stored, stored_config
-from .explore import as_task, configure, open_training, own_tasks, refuse_changed, refuse_other
+from .explore import as_task, check_batch, configure, open_training, own_tasks, refuse_changed, refuse_other
 from .progress import Progress
 from .run import Run
 from .training import Job, disk_explained
@@ -63,7 +63,10 @@ def learn(
     config = replace(config, world=episodes.world, schedule=Schedule(), probes=tuple(task.name for task in tasks))
     check_numbers(config)
     check_tasks(config.world.world, tasks)
-    Agent(config.agent, agent_spaces(config.world, episodes.info, len(tasks)))  # an objective that does not exist
+    spaces = agent_spaces(config.world, episodes.info, len(tasks))
+    Agent(config.agent, spaces)  # an objective that does not exist
+    prepare_device()
+    check_batch(config.agent, spaces)
     path = Path(out) if out is not None else Path("runs") / folder_name(episodes.name)
     settings: dict[str, Any] = {
         "config": asdict(config),
@@ -82,7 +85,7 @@ def learn(
         tasks = own_tasks(folder, config.probes, tasks)
         refuse_changed(folder, tasks)
     with begin_run(path, "explore", settings) as folder:
-        return _work(folder, config, tasks, episodes, updates, wandb)
+        return _work(folder, config, spaces, tasks, episodes, updates, wandb)
 
 
 class Episodes:
@@ -129,19 +132,23 @@ def _copy(folder: RunFolder, episodes: Episodes, progress: Progress) -> None:
 
 
 def _work(
-    folder: RunFolder, config: ExploreConfig, tasks: list[Task], episodes: Episodes, updates: int, wandb: bool
+    folder: RunFolder,
+    config: ExploreConfig,
+    spaces: Spaces,
+    tasks: list[Task],
+    episodes: Episodes,
+    updates: int,
+    wandb: bool,
 ) -> Run:
-    prepare_device()
     schedule = replace(
         config.schedule, updates_per_episode=0, environments=1, evaluate_every=0, evaluate_episodes=0, snapshot_every=10**15
     )
-    info, spaces = episodes.info, agent_spaces(config.world, episodes.info, len(tasks))
     learner = Learner(config.agent, spaces)
     with disk_explained(folder.path), folder.lock(), Progress(f"learning from {episodes.name}") as progress:
         progress.say(f"Run folder: {folder.path}")
         _copy(folder, episodes, progress)
         job = Job(
-            folder, config.world, info, schedule, tasks, config.seed, goal=0, environments=1,
+            folder, config.world, episodes.info, schedule, tasks, config.seed, goal=0, environments=1,
             head_start=max(updates, stored(folder, "updates", int)), policy=config.agent.intrinsic.objective,
         )  # fmt: skip
         room = stored(folder, "copied", list)[1]
@@ -159,17 +166,22 @@ def _work(
     return Run(folder.path)
 
 
-def export(run: Run | str | Path, format: str = "npz", out: str | Path | None = None) -> str:
+def export(run: Run | str | Path, format: str = "npz", out: str | Path | None = None, obs: str | None = None) -> str:
     """Writes a run's episodes for other programs; where they are.
 
     Args:
         run: An exploration or its folder.
         format: `npz` (one file, docs/data.md) or `minari` (a data set among Minari's).
         out: The file, by default NAME.npz, or the data set's id, by default `plan2explore/NAME-v0`.
+        obs: Observations to write, by default what the agent observes. Episodes have the vector (`proprio`) in any case, and
+            images unless the agent observes the vector alone.
     """
     run = run if isinstance(run, Run) else Run(run)
     config = stored_config(run.folder).world
-    spaces = agent_spaces(config, world_info(run.folder, config), 0)
+    chosen = read_config(WorldConfig, asdict(config) | ({"obs": obs} if obs else {}))
+    if chosen.obs != "proprio" == config.obs:
+        raise ValueError(f"{run.path} has no images: its agent observes proprio.")
+    spaces = agent_spaces(chosen, world_info(run.folder, config), 0)
     if not EpisodeFolder(run.folder.episodes, read_only=True).numbers():
         raise RunError(f"{run.path} has no episode yet.")
     name = folder_name(run.path.resolve().name)

@@ -51,9 +51,9 @@ class Run:
 
         return load_model(self, at)
 
-    def episodes(self, pictures: bool = True) -> Iterator[Episode]:
-        """All episodes that were collected, in order."""
-        for _, episode in EpisodeFolder(self.folder.episodes, read_only=True).load_all(pictures=pictures):
+    def episodes(self, images: bool = True, pictures: bool = True) -> Iterator[Episode]:
+        """All episodes that were collected, in order. Without `images` those are not read; `pictures` is its former name."""
+        for _, episode in EpisodeFolder(self.folder.episodes, read_only=True).load_all(pictures=images and pictures):
             yield episode
 
     def dataset(self, length: int = 50, tasks: Sequence[Task] = ()) -> "Dataset":
@@ -63,13 +63,13 @@ class Run:
 
         config = stored_config(self.folder).world
         spaces = agent_spaces(config, world_info(self.folder, config), 0)
-        return Dataset(self.episodes(pictures=spaces.image is not None), spaces, length, tasks)
+        return Dataset(self.episodes(images=spaces.image is not None), spaces, length, tasks)
 
-    def export(self, format: str = "npz", out: str | Path | None = None) -> str:
+    def export(self, format: str = "npz", out: str | Path | None = None, obs: str | None = None) -> str:
         """Writes the episodes for other programs: see `plan2explore.export`."""
         from .learn import export
 
-        return export(self, format, out)
+        return export(self, format, out, obs)
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl that say at which env step they were written."""

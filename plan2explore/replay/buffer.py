@@ -6,7 +6,6 @@ memory. Both places draw the same sequences with the same key.
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -225,9 +224,7 @@ class DeviceStore:
 @partial(jax.jit, donate_argnums=0)
 def write_steps(stored: dict[str, Array], places: Int[Array, " steps"], rows: dict[str, Array]) -> dict[str, Array]:
     """Writes rows to their places, in place: the old arrays are given away."""
-    return {
-        name: array.at[places].set(rows[name], mode="drop", unique_indices=True) for name, array in stored.items()
-    }
+    return {name: array.at[places].set(rows[name], mode="drop", unique_indices=True) for name, array in stored.items()}
 
 
 @partial(jax.jit, static_argnames="shapes")
@@ -285,8 +282,7 @@ def host_device() -> Any:
 # --- Where there is room ---
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """Where steps will be kept, and the sentence that says so."""
 
     place: Place
@@ -297,7 +293,7 @@ class TooLittleMemoryError(ValueError):
     """The steps of a run would fit nowhere."""
 
 
-ADVICE = "Explore for fewer steps, with smaller pictures, or see proprio instead of pixels"
+ADVICE = "Explore for fewer steps, with smaller images (--size), or observe vectors (--obs proprio)"
 
 
 def plan_replay(

@@ -4,20 +4,22 @@ Both say what Gymnasium says: T actions, rewards, terminations and truncations o
 In a NumPy archive the episodes follow one another; docs/data.md describes it.
 """
 
+import io
 import json
-import os
 import warnings
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces as gym
 
+from ..atomic import write_file
 from ..config import Spaces
 from ..envs.names import DATASET
 from ..envs.spaces import ActionVector, ObservationParts, discrete_space, space_from_json, space_to_json
+from ..untrusted import parse_object
+from .buffer import TooLittleMemoryError, gigabytes, host_room
 from .episode import Episode
 
 MINARI = "minari:"
@@ -37,34 +39,23 @@ class Trajectory(NamedTuple):
         return len(self.rewards)
 
 
-@dataclass(frozen=True)
 class Source:
     """A data set that somebody else collected."""
 
-    name: str
-    observation_space: gym.Space[Any]
-    action_space: gym.Space[Any]
-    trajectories: Iterable[Trajectory]
-
-    @property
-    def parts(self) -> ObservationParts:
-        """How its observations are split into an image and a vector."""
-        return ObservationParts(self.observation_space, self.name)
-
-    @property
-    def actions(self) -> ActionVector:
-        """How its actions become vectors."""
-        return ActionVector(self.action_space, self.name)
+    def __init__(
+        self, name: str, observed: gym.Space[Any], acted: gym.Space[Any], trajectories: Callable[[], Iterator[Trajectory]]
+    ) -> None:
+        self.name, self._trajectories = name, trajectories
+        self.parts, self.actions = ObservationParts(observed, name), ActionVector(acted, name)
+        described = {"observation": space_to_json(self.parts.vector_space), "action": space_to_json(acted)}
+        self._meta = {"renderer": "data", "action_repeat": 1, "policy": name, "terminates": True, "spaces": described}
+        self._meta |= {"discrete": list(self.actions.discrete)} if self.actions.discrete else {}
 
     def episodes(self, size: int) -> Iterator[Episode]:
         """Its episodes, with images of `size` pixels."""
-        parts, actions = self.parts, self.actions
-        described = {"observation": space_to_json(parts.vector_space), "action": space_to_json(self.action_space)}
-        meta = {"renderer": "data", "action_repeat": 1, "policy": self.name, "terminates": True, "spaces": described}
-        meta |= {"discrete": list(actions.discrete)} if actions.discrete else {}
-        for trajectory in self.trajectories:
+        for trajectory in self._trajectories():
             if len(trajectory):
-                yield _episode(trajectory, parts, actions, size, DATASET + self.name, meta)
+                yield _episode(trajectory, self.parts, self.actions, size, DATASET + self.name, self._meta)
 
 
 def _episode(
@@ -130,26 +121,21 @@ def _open_minari(name: str) -> Source:
         for each in found.iterate_episodes():
             yield Trajectory(each.observations, each.actions, each.rewards, bool(each.terminations[-1:].any()))
 
-    return Source(name, found.observation_space, found.action_space, _Again(trajectories))
-
-
-class _Again:
-    """Iterates anew each time."""
-
-    def __init__(self, start: Any) -> None:
-        self._start = start
-
-    def __iter__(self) -> Iterator[Any]:
-        return self._start()
+    return Source(name, found.observation_space, found.action_space, trajectories)
 
 
 def _open_npz(path: Path) -> Source:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            need, room = sum(each.file_size for each in file.zip.infolist()), host_room()
+            if need > room:
+                raise TooLittleMemoryError(f"{path} needs {gigabytes(need)}, and host memory has {gigabytes(room)} free.")
             arrays = {name: file[name] for name in file.files}
-        observations = _observations(arrays)
-        known = json.loads(str(arrays["spaces"])) if "spaces" in arrays else None
-    except (ValueError, OSError, KeyError) as error:
+        observations = {name: array for name, array in arrays.items() if name.partition("/")[0] == "observations"}
+        known = parse_object(str(arrays.get("spaces")))
+    except TooLittleMemoryError:
+        raise
+    except Exception as error:  # a damaged archive fails in a dozen ways
         raise ValueError(f"{path} is no data set: {error}") from None
     missing = [name for name in ("actions", "terminations") if name not in arrays]
     if missing or not observations:
@@ -173,15 +159,10 @@ def _open_npz(path: Path) -> Source:
             yield Trajectory(whole, action[start:stop], rewards[start:stop], bool(arrays["terminations"][stop - 1]))
 
     if known:
-        observed, acted = space_from_json(known["observation"]), space_from_json(known["action"])
+        observed, acted = (space_from_json(known.get(name)) for name in ("observation", "action"))
     else:
         observed, acted = _observation_space(observations), _action_space(path, arrays)
-    return Source(path.stem, observed, acted, _Again(trajectories))
-
-
-def _observations(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """`observations`, or several `observations/NAME`."""
-    return {name: array for name, array in arrays.items() if name.partition("/")[0] == "observations"}
+    return Source(path.stem, observed, acted, trajectories)
 
 
 def _observation_space(observations: dict[str, np.ndarray]) -> gym.Space[Any]:
@@ -256,13 +237,9 @@ def export_npz(path: Path, episodes: Iterable[Episode], observed: Spaces) -> Non
         "truncations": last & ~terminated,
         "spaces": np.array(json.dumps({"observation": observation, "action": action})),
     }
-    side = path.with_name(f".{path.name}.part")
-    try:
-        with side.open("wb") as file:
-            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-        os.replace(side, path)
-    finally:
-        side.unlink(missing_ok=True)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    write_file(path, [buffer.getbuffer()])
 
 
 def export_minari(name: str, episodes: Iterable[Episode], observed: Spaces, description: str) -> None:

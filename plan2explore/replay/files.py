@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from ..atomic import remove_side_files, write_file
-from ..untrusted import check_counters, parse_object
+from ..atomic import remove_side_files, set_aside, write_file
+from ..untrusted import check_counters, read_versioned
 from .episode import Episode, env_steps
 
 log = logging.getLogger("plan2explore.replay")
@@ -30,18 +30,12 @@ log = logging.getLogger("plan2explore.replay")
 FORMAT = 1
 """The version of the format. A reader refuses files of a later one."""
 LIMIT = 2**30
-"""Most bytes of an episode's arrays: 170 times those of 501 pictures of 64 x 64."""
+"""Most bytes of an episode's arrays: 170 times those of 501 images of 64 x 64."""
 META_LIMIT = 2**22
 """Most bytes of the description."""
-DTYPES: dict[str, np.dtype[Any]] = {
-    "image": np.dtype("uint8"),
-    "proprio": np.dtype("float32"),
-    "action": np.dtype("float32"),
-    "reward": np.dtype("float64"),
-    "state": np.dtype("float64"),
-    "drawn": np.dtype("float64"),
-}
 AXES = {"image": 4, "proprio": 2, "action": 2, "reward": 1, "state": 3, "drawn": 1}
+TYPES = ("uint8", "float32", "float32", "float64", "float64", "float64")
+DTYPES: dict[str, np.dtype[Any]] = {name: np.dtype(kind) for name, kind in zip(AXES, TYPES, strict=True)}
 COUNTERS = ("env_steps", "seed", "environment", "episode", "updates", "run_env_steps")
 """Numbers of the description that are used."""
 LARGEST = 10**15
@@ -57,35 +51,24 @@ class BadEpisode(ValueError):
 
 def save_episode(path: Path, episode: Episode) -> None:
     """Writes an episode as one compressed archive, or nothing at all."""
-    arrays: dict[str, Any] = _arrays(episode)
-    taken = {"format", "world"} & set(episode.meta)
-    if taken:
-        raise ValueError(f"An episode's meta cannot have entries of these names: {', '.join(sorted(taken))}")
-    about = json.dumps({"format": FORMAT, "world": episode.world, **episode.meta}, default=_plain, allow_nan=False)
-    arrays["meta"] = np.array(about)
-    buffer = io.BytesIO()
-    # Measured with 501 random steps at 64 x 64 (6.5 MB), CPU seconds and bytes of the file on a 2.8 GHz Xeon:
-    #   walker   level 1: 0.066 s, 2.14 MB   4: 0.085 s, 1.82 MB   6: 0.108 s, 1.75 MB   9: 0.161 s, 1.75 MB
-    #   cheetah  level 1: 0.049 s, 1.46 MB   4: 0.062 s, 1.11 MB   6: 0.069 s, 1.08 MB   9: 0.097 s, 1.08 MB
-    # Making the world and playing took 0.79 s and 0.49 s. NumPy's own level, 6, is a seventh of that: no need
-    # for another.
-    np.savez_compressed(buffer, **arrays)
-    write_file(path, [buffer.getbuffer()])
-
-
-def _arrays(episode: Episode) -> dict[str, np.ndarray]:
-    """The episode's arrays as they are stored. What could not be loaded again is refused here."""
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for name, dtype in DTYPES.items():
         array = np.asarray(getattr(episode, name))
         if not np.can_cast(array.dtype, dtype, "safe"):
             raise ValueError(f"The episode's {name} is {array.dtype}; {dtype} is expected")
         arrays[name] = np.asarray(array, dtype, order="C")
+    # What could not be loaded again is refused here.
     _check_shapes({name: array.shape for name, array in arrays.items()})
     _check_values(arrays, json.loads(json.dumps(episode.meta, default=_plain)))
     if not isinstance(episode.world, str) or not episode.world:
         raise ValueError(f"The episode's world is {episode.world!r}; a name is expected")
-    return arrays
+    if taken := {"format", "world"} & set(episode.meta):
+        raise ValueError(f"An episode's meta cannot have entries of these names: {', '.join(sorted(taken))}")
+    about = json.dumps({"format": FORMAT, "world": episode.world, **episode.meta}, default=_plain, allow_nan=False)
+    arrays["meta"] = np.array(about)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # at level 6: a seventh of the time that playing takes
+    write_file(path, [buffer.getbuffer()])
 
 
 def _plain(value: Any) -> Any:
@@ -136,9 +119,7 @@ def _read(archive: zipfile.ZipFile, pictures: bool) -> Episode:
     arrays = {name: _read_array(archive, name) for name in DTYPES if pictures or name != "image"}
     if not pictures:
         arrays["image"] = np.zeros((len(arrays["action"]), 0, 0, 3), np.uint8)
-    world = meta.pop("world", None)
-    if not isinstance(world, str) or not world:
-        raise ValueError(f"its world is {world!r}; a name is expected")
+    world = meta.pop("world")
     _check_values(arrays, meta)
     return Episode(world=world, meta=meta, **arrays)
 
@@ -148,18 +129,9 @@ def _read_meta(archive: zipfile.ZipFile) -> dict[str, Any]:
     if archive.namelist().count("meta.npy") != 1:
         raise ValueError("it has no description, 'meta'")
     shape = _read_header(archive, "meta", None, META_LIMIT)
-    text = _read_array(archive, "meta")
-    meta = parse_object(str(text[()])) if shape == () else None
-    if meta is None:
-        raise ValueError("its 'meta' is not an object of JSON")
-    version = meta.pop("format", None)
-    if type(version) is not int or version < 1:
-        raise ValueError(f"its format is {version!r}; a version number is expected")
-    if version > FORMAT:
-        raise ValueError(
-            f"it was written by a newer version of plan2explore (format {version}; this one knows formats up to "
-            f"{FORMAT}): update plan2explore to read it"
-        )
+    text = str(_read_array(archive, "meta")[()]) if shape == () else ""
+    meta = read_versioned("its meta", text, FORMAT, {"world": str})
+    del meta["format"]
     return meta
 
 
@@ -238,7 +210,6 @@ class EpisodeFolder:
 
     def __init__(self, path: Path, read_only: bool = False) -> None:
         self.path, self.read_only = Path(path), read_only
-        self._aside = self.path / "set-aside"
         if not read_only:
             self.path.mkdir(parents=True, exist_ok=True)
             remove_side_files(self.path)
@@ -262,9 +233,7 @@ class EpisodeFolder:
         """One episode, or a `BadEpisode`."""
         return load_episode(self.path_of(number), pictures)
 
-    def load_all(
-        self, up_to: int | None = None, pictures: bool = True, first: int = 0
-    ) -> Iterator[tuple[int, Episode]]:
+    def load_all(self, up_to: int | None = None, pictures: bool = True, first: int = 0) -> Iterator[tuple[int, Episode]]:
         """Episodes from `first` on, below `up_to` (none: all) in order, without the bad ones, which are named."""
         numbers = iter([number for number in self.numbers() if first <= number and (up_to is None or number < up_to)])
         with ThreadPoolExecutor(THREADS) as pool:  # zlib lets other threads run meanwhile
@@ -279,19 +248,7 @@ class EpisodeFolder:
                 try:
                     episode = future.result()
                 except BadEpisode as error:
-                    self._set_aside(number, error)
+                    said = "" if self.read_only else f"; it was set aside as {set_aside([self.path_of(number)])}"
+                    log.warning("%s%s; continuing without it", error, said)
                 else:
                     yield number, episode
-
-    def _set_aside(self, number: int, error: BadEpisode) -> None:
-        if self.read_only:
-            log.warning("%s; continuing without it", error)
-            return
-        path, count = self.path_of(number), 0
-        place = self._aside / path.name
-        while place.exists():  # the number was used again after an earlier one was set aside
-            count += 1
-            place = self._aside / f"{path.stem}-{count}.npz"
-        self._aside.mkdir(exist_ok=True)
-        path.rename(place)
-        log.warning("%s; it was set aside as %s, and the others are used", error, place)

@@ -1,6 +1,5 @@
 """Rewards afterwards: what a task would have paid for the states that an episode went through."""
 
-import collections
 import contextlib
 import dataclasses
 import functools
@@ -8,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, overload
@@ -34,9 +34,7 @@ KEPT_LABELLERS = 16
 def relabel(episodes: Episode, task: Task, workers: int | None = None) -> np.ndarray: ...
 @overload
 def relabel(episodes: Sequence[Episode], task: Task, workers: int | None = None) -> list[np.ndarray]: ...
-def relabel(
-    episodes: Episode | Sequence[Episode], task: Task, workers: int | None = None
-) -> np.ndarray | list[np.ndarray]:
+def relabel(episodes: Episode | Sequence[Episode], task: Task, workers: int | None = None) -> np.ndarray | list[np.ndarray]:
     """The rewards, float64 (steps,), that `task` would have given in an episode, or in each of several.
 
     Several episodes are shared out over processes, this one among them, by default one for each usable core. Episodes
@@ -50,56 +48,59 @@ def relabel(
         check_module(without_start(world), "an episode")
     if workers is None:
         workers = min(len(os.sched_getaffinity(0)), 1 + sum(map(len, episodes)) // WORTH_A_PROCESS)
-    work = Work(dict(enumerate(episodes)), task)
+    work = Work(episodes, task, workers)
     with ThreadPoolExecutor(max(1, workers)) as pool:  # its threads only wait for their processes
-        crew = [pool.submit(_in_process, work, work.take_part(workers), workers) for _ in range(workers - 1)]
+        others = [pool.submit(_in_process, work) for _ in range(workers - 1)]
         try:
             while share := work.take(1):
-                work.label_here(share)
+                work.add(label_all(share, task))
         finally:
-            work.stop()  # after Ctrl-C
-        for each in crew:
+            work.left.clear()  # after Ctrl-C
+        for each in others:
             each.result()
-    if work.errors:
-        raise work.errors[min(work.errors)]
-    return [work.rewards[index] for index in range(len(episodes))]
+    for _, each in sorted(work.found.items()):
+        if isinstance(each, ValueError):
+            raise each
+    return [work.found[index] for index in range(len(episodes))]
 
 
 class Work:
     """Episodes to label, of which each process takes some when it has time; nobody waits for one that starts late."""
 
-    def __init__(self, episodes: dict[int, Episode], task: Task) -> None:
-        self.episodes = episodes
-        self.task = task
-        self.rewards: dict[int, np.ndarray] = {}
-        self.errors: dict[int, Exception] = {}
-        self._left = collections.deque(episodes)
+    def __init__(self, episodes: Sequence[Episode], task: Task, workers: int) -> None:
+        self.task, self.workers = task, workers
+        self.left = deque(enumerate(episodes))
+        self.found: dict[int, Any] = {}
+        """Rewards, or the error of an episode."""
 
-    def take(self, count: int) -> list[int]:
+    def take(self, count: int) -> dict[int, Episode]:
         """The next few episodes; none when all are taken, or one has failed."""
-        share: list[int] = []
-        while len(share) < count and not self.errors:
-            try:
-                share.append(self._left.popleft())  # threads can do this without a lock
-            except IndexError:
-                break
+        share: dict[int, Episode] = {}
+        with contextlib.suppress(IndexError):
+            while len(share) < count:
+                share |= [self.left.popleft()]  # threads can do this without a lock
         return share
 
-    def take_part(self, workers: int) -> list[int]:
+    def take_part(self) -> dict[int, Episode]:
         """A share for another process: large at first, for few messages, small later, so that all end together."""
-        return self.take(min(MOST_AT_ONCE, 1 + len(self._left) // (2 * workers)))
+        return self.take(min(MOST_AT_ONCE, 1 + len(self.left) // (2 * self.workers)))
 
-    def stop(self) -> None:
-        """Leaves the rest undone."""
-        self._left.clear()
+    def add(self, found: dict[int, Any]) -> None:
+        """What came of a share. After an error the rest is left undone."""
+        self.found |= found
+        if any(isinstance(each, ValueError) for each in found.values()):
+            self.left.clear()
 
-    def label_here(self, share: list[int]) -> None:
-        """Labels episodes in this process."""
-        for index in share:
-            try:
-                self.rewards[index] = label(self.episodes[index], self.task, f"episode {index}")
-            except ValueError as error:
-                self.errors[index] = error
+
+def label_all(episodes: dict[int, Episode], task: Task) -> dict[int, Any]:
+    """The rewards of episodes, computed here, or their errors."""
+    found: dict[int, Any] = {}
+    for index, episode in episodes.items():
+        try:
+            found[index] = label(episode, task, f"episode {index}")
+        except ValueError as error:
+            found[index] = error
+    return found
 
 
 def label(episode: Episode, task: Task, where: str) -> np.ndarray:
@@ -136,13 +137,13 @@ def label_rows(
         spaces: of a data set's observations and actions, as its episodes describe them.
     """
     try:
-        return _labeller(world, task, spaces)(Stretch(state, drawn, before, first_step, where))
+        return _labeller(world, task, spaces)(Segment(state, drawn, before, first_step, where))
     except RewardError:
         _labellers[:] = [each for each in _labellers if each[1] != task]  # the reward may have written to its world
         raise
 
 
-class Stretch(NamedTuple):
+class Segment(NamedTuple):
     """Some steps of an episode, as `label_rows` takes them."""
 
     state: np.ndarray
@@ -161,7 +162,7 @@ class Stretch(NamedTuple):
         return f"step {self.first_step + row}, {self.where}"
 
 
-Labeller = Callable[[Stretch], np.ndarray]
+Labeller = Callable[[Segment], np.ndarray]
 _labellers: list[tuple[tuple[str, Any], Task, Labeller]] = []  # a list, since a user's reward need not be hashable
 
 
@@ -170,37 +171,40 @@ def _labeller(world: str, task: Task, spaces: Any) -> Labeller:
     for known, known_task, labeller in _labellers:
         if known == (world, spaces) and known_task == task:
             return labeller
-    if world.startswith(DATASET):
-        labeller = _data_labeller(world, task, spaces)
+    if world.startswith((GYMNASIUM, DATASET)):
+        labeller = _transition_labeller(world, task, spaces)
     else:
-        labeller = (_gymnasium_labeller if world.startswith(GYMNASIUM) else _physics_labeller)(world, task)
+        labeller = _physics_labeller(world, task)
     _labellers.append(((world, spaces), task, labeller))
     del _labellers[:-KEPT_LABELLERS]
     return labeller
 
 
 def _physics_labeller(world_name: str, task: Task) -> Labeller:
-    world = _world_of_task(world_name, task)
+    domain = split_name(world_name)[0] if is_suite(world_name) else world_name
+    if task.reward is None and domain != (of_task := split_name(task.name)[0]):
+        raise ValueError(f"Task {task.name!r} belongs to {of_task}; the episode is from {domain} ({world_name})")
+    world = load_world(task.name if task.reward is None else without_start(world_name))
     world.reset()  # the task's own constants, such as the size of its target
     own = None if task.reward is None else PhysicsReward(task, world.physics)
 
-    def labels(stretch: Stretch) -> np.ndarray:
-        if stretch.state.shape[-1] != world.snapshot.size or stretch.drawn.size != world.drawn().size:
+    def labels(segment: Segment) -> np.ndarray:
+        if segment.state.shape[-1] != world.snapshot.size or segment.drawn.size != world.drawn().size:
             raise ValueError(
-                f"The states of {stretch.where} ({world_name}) do not fit {task.name!r}: {stretch.state.shape[-1]} numbers "
+                f"The states of {segment.where} ({world_name}) do not fit {task.name!r}: {segment.state.shape[-1]} numbers "
                 f"each, where its world has {world.snapshot.size}; the two have different bodies"
             )
-        return _of_physics(world, task, own, stretch, 0)
+        return _of_physics(world, task, own, segment, 0)
 
     return labels
 
 
-def _of_physics(world: World, task: Task, own: PhysicsReward | None, stretch: Stretch, start: int) -> np.ndarray:
+def _of_physics(world: World, task: Task, own: PhysicsReward | None, segment: Segment, start: int) -> np.ndarray:
     """Rewards, the user's `own` or the task's, of states whose numbers from `start` on are a snapshot of the physics."""
-    taken, states = stretch.taken()
-    rewards, row = [0.0] * len(stretch.state), 0
-    spot = lambda: stretch.spot(row)  # noqa: E731 (one function for all rows: it is asked about the present one)
-    replayed = world.replay(states[:, start:], stretch.drawn)
+    taken, states = segment.taken()
+    rewards, row = [0.0] * len(segment.state), 0
+    spot = lambda: segment.spot(row)  # noqa: E731 (one function for all rows: it is asked about the present one)
+    replayed = world.replay(states[:, start:], segment.drawn)
     if own:
         own.begin()
     for row, _ in zip(taken, replayed, strict=True):
@@ -210,67 +214,48 @@ def _of_physics(world: World, task: Task, own: PhysicsReward | None, stretch: St
     return np.array(rewards)
 
 
-def _world_of_task(world_name: str, task: Task) -> World:
-    if task.reward is not None:
-        return load_world(without_start(world_name))
-    domain = split_name(world_name)[0] if is_suite(world_name) else world_name
-    task_domain = split_name(task.name)[0]
-    if task_domain != domain:
-        raise ValueError(f"Task {task.name!r} belongs to {task_domain}; the episode is from {domain} ({world_name})")
-    return load_world(task.name)
-
-
-def _gymnasium_labeller(world_name: str, task: Task) -> Labeller:
-    inner = make_inner(world_name, None)
-    simulation = simulation_of(inner)
+def _transition_labeller(world_name: str, task: Task, described: Any) -> Labeller:
+    """Of a Gymnasium world, or of a data set, whose episodes describe their spaces."""
+    simulation = None
+    if world_name.startswith(DATASET):
+        known = described if isinstance(described, dict) else {}
+        observed, acted = (space_from_json(known.get(name)) for name in ("observation", "action"))
+    else:
+        inner = make_inner(world_name, None)
+        observed, acted, simulation = inner.observation_space, inner.action_space, simulation_of(inner)
     check_reward(world_name, task, simulation)
-    parts = ObservationParts(inner.observation_space, world_name)
-    actions, flat = ActionVector(inner.action_space, world_name), parts.size
-    physics = simulation.snapshot.size if simulation else 0
+    parts, actions = ObservationParts(observed, world_name), ActionVector(acted, world_name)
     own = PhysicsReward(task, simulation.physics) if simulation and not task.of_transitions else None
+    flat = parts.size + actions.size
 
-    def labels(stretch: Stretch) -> np.ndarray:
-        if stretch.state.shape[-1] != flat + actions.size + physics:
-            raise ValueError(f"The states of {stretch.where} do not fit {world_name}")
+    def labels(segment: Segment) -> np.ndarray:
+        if segment.state.shape[-1] != flat + (simulation.snapshot.size if simulation else 0):
+            raise ValueError(f"The states of {segment.where} do not fit {world_name}, or the spaces that it describes")
         if simulation and own:
-            return _of_physics(simulation, task, own, stretch, flat + actions.size)
-        return _of_transitions(parts, actions, task, stretch)
+            return _of_physics(simulation, task, own, segment, flat)
+        return _of_transitions(parts, actions, task, segment)
 
     return labels
 
 
-def _data_labeller(world_name: str, task: Task, spaces: Any) -> Labeller:
-    check_reward(world_name, task, None)
-    described = spaces if isinstance(spaces, dict) else {}
-    observation, action = (space_from_json(described.get(name)) for name in ("observation", "action"))
-    parts, actions = ObservationParts(observation, world_name), ActionVector(action, world_name)
-
-    def labels(stretch: Stretch) -> np.ndarray:
-        if stretch.state.shape[-1] != parts.size + actions.size:
-            raise ValueError(f"The states of {stretch.where} do not fit the spaces that it describes")
-        return _of_transitions(parts, actions, task, stretch)
-
-    return labels
-
-
-def _of_transitions(parts: ObservationParts, actions: ActionVector, task: Task, stretch: Stretch) -> np.ndarray:
+def _of_transitions(parts: ObservationParts, actions: ActionVector, task: Task, segment: Segment) -> np.ndarray:
     """Rewards of an observation, an action and the next observation, in states that begin with observation and action."""
     assert task.reward is not None
-    if stretch.before is None:
+    if segment.before is None:
         raise ValueError(f"The reward {task.name!r} takes the observation before a step too: give `before`")
-    rewards, flat = np.zeros(len(stretch.state)), parts.size
-    before = parts.unflatten(stretch.before[:flat])
-    for row, state in zip(*stretch.taken(), strict=True):
+    rewards, flat = np.zeros(len(segment.state)), parts.size
+    before = parts.unflatten(segment.before[:flat])
+    for row, state in zip(*segment.taken(), strict=True):
         after, action = parts.unflatten(state[:flat]), actions.unflatten(state[flat : flat + actions.size])
-        spot = functools.partial(stretch.spot, row)
+        spot = functools.partial(segment.spot, row)
         rewards[row] += call_reward(task.reward, task.name, spot, before, action, after)
         before = after
     return rewards
 
 
-def _in_process(work: Work, share: list[int], workers: int) -> None:
-    """Labels a share of the episodes, and then others, in a process of its own, without their pictures."""
-    if not share:
+def _in_process(work: Work) -> None:
+    """Labels shares of the episodes in a process of its own, without their images."""
+    if not (share := work.take_part()):
         return
     # A plain child instead of multiprocessing: it works from any script, and inherits nothing of JAX's threads.
     child = subprocess.Popen(
@@ -283,22 +268,16 @@ def _in_process(work: Work, share: list[int], workers: int) -> None:
         try:
             pickle.dump((cloudpickle.dumps(work.task), registered()), child.stdin)
             while share:
-                bare = {index: _without_pictures(work.episodes[index]) for index in share}
+                empty: dict[str, Any] = dict.fromkeys(("image", "proprio", "reward"), np.zeros(0))
+                bare = {index: dataclasses.replace(episode, **empty) for index, episode in share.items()}
                 pickle.dump(bare, child.stdin, protocol=pickle.HIGHEST_PROTOCOL)
                 child.stdin.flush()
-                rewards, errors = pickle.load(child.stdout)
-                work.rewards.update(rewards)
-                work.errors.update(errors)
-                share = work.take_part(workers)
+                work.add(pickle.load(child.stdout))
+                share = work.take_part()
         except (EOFError, BrokenPipeError):
-            work.stop()
+            work.left.clear()
             sentence = f"A process that relabelled episodes ended with status {child.wait()}; its output is above"
             raise RuntimeError(sentence) from None
-
-
-def _without_pictures(episode: Episode) -> Episode:
-    none = np.zeros((len(episode), 0))
-    return dataclasses.replace(episode, image=none, proprio=none, reward=none)
 
 
 def _child() -> None:
@@ -310,10 +289,7 @@ def _child() -> None:
     receive(known)
     with contextlib.suppress(EOFError, BrokenPipeError):  # the parent has no more work, or has gone
         while True:
-            share: dict[int, Episode] = pickle.load(sys.stdin.buffer)
-            work = Work(share, task)
-            work.label_here(list(share))
-            pickle.dump((work.rewards, {i: RewardError(str(error)) for i, error in work.errors.items()}), output)
+            pickle.dump(label_all(pickle.load(sys.stdin.buffer), task), output)
             output.flush()
     sys.stdout.flush()
     os._exit(0)  # without taking the interpreter apart, which takes as long as labelling a few episodes

@@ -5,10 +5,8 @@ and is what makes the checkpoint exist. Each file is written under another name 
 """
 
 import hashlib
-import operator
-import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,10 +21,11 @@ from plan2explore import __version__
 from plan2explore.agent.actor_critic import Stats
 from plan2explore.agent.learner import LearnerState
 from plan2explore.agent.optimizer import TrainState
-from plan2explore.atomic import remove_side_files, sync, write_file
+from plan2explore.atomic import remove_side_files, set_aside, write_file
 from plan2explore.replay.buffer import TooLittleMemoryError, gigabytes, host_room
+from plan2explore.untrusted import NewerFormat, read_file, read_versioned
 
-from .files import log, read_json, write_json
+from .files import LARGEST_JSON, log, write_json
 
 FORMAT = 2
 """Number of the format written. Larger ones are refused; names of format 1 are translated."""
@@ -76,21 +75,39 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], meta: Mapping[str,
 def load_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """The arrays and the meta data of `path`, checked. Raises `BadCheckpoint`; executes nothing."""
     description = _read_description(path)
-    data_file = _beside(path, ".json").with_name(description["data"])
-    if not data_file.is_file():
-        raise BadCheckpoint(f"{data_file} is missing: {path.name}.json is there, but not its arrays.")
-    if (size := data_file.stat().st_size) != description["size"]:
-        raise BadCheckpoint(f"{data_file} is damaged: it has {size:,} bytes instead of {description['size']:,}.")
-    if 2 * size > (room := host_room()):
-        raise TooLittleMemoryError(f"{data_file} has {gigabytes(size)}, and host memory has {gigabytes(room)} free.")
-    data = data_file.read_bytes()
-    if hashlib.sha256(data).hexdigest() != description["sha256"]:
-        raise BadCheckpoint(f"{data_file} is damaged: its checksum is not the one that {path.name}.json has.")
-    arrays = _read_arrays(data_file, data)
+    arrays = read_arrays(path.with_name(description["data"]), description["size"], description["sha256"])
+    return _from_format_1(arrays) if description["format"] == 1 else arrays, description["meta"]
+
+
+def read_arrays(
+    file: Path, size: int | None = None, sha256: str | None = None, expected: Mapping[str, Any] | None = None
+) -> Arrays:
+    """The arrays of a safetensors file: finite, and of this size, checksum, and shapes and types, as far as they are known.
+
+    `expected` has arrays, or anything else with `shape` and `dtype`. Raises `BadCheckpoint`; executes nothing.
+    """
+    if not file.is_file():
+        raise BadCheckpoint(f"{file} is missing.")
+    there, room = file.stat().st_size, host_room()
+    if size not in (None, there):
+        raise BadCheckpoint(f"{file} is damaged: it has {there:,} bytes instead of {size:,}.")
+    if 2 * there > room:
+        raise TooLittleMemoryError(f"{file} has {gigabytes(there)}, and host memory has {gigabytes(room)} free.")
+    data = file.read_bytes()
+    if sha256 not in (None, hashlib.sha256(data).hexdigest()):
+        raise BadCheckpoint(f"{file} is damaged: its checksum is not the one that its JSON file has.")
+    try:
+        arrays = dict(sorted(safetensors.numpy.load(data).items()))
+    except safetensors.SafetensorError as error:
+        raise BadCheckpoint(f"{file} is no safetensors file: {error}.") from None
+    except KeyError as kind:
+        raise BadCheckpoint(f"{file} has numbers of an unknown format: {kind}.") from None
     for name, array in arrays.items():
         if jnp.issubdtype(array.dtype, jnp.inexact) and not np.isfinite(array).all():
-            raise BadCheckpoint(f"{data_file} is damaged: {name!r} is not finite everywhere.")
-    return _from_format_1(arrays) if description["format"] == 1 else arrays, description["meta"]
+            raise BadCheckpoint(f"{file} is damaged: {name!r} is not finite everywhere.")
+    if expected is not None:
+        _check_fit(arrays, expected, str(file))
+    return arrays
 
 
 def _beside(path: Path, ending: str) -> Path:
@@ -100,21 +117,14 @@ def _beside(path: Path, ending: str) -> Path:
 def _read_description(path: Path) -> dict[str, Any]:
     """Contents of a checkpoint's JSON file, with every field of the expected type."""
     file = _beside(path, ".json")
+    kinds = {"data": str, "size": int, "sha256": str, "meta": dict}
     try:
-        description = read_json(file)
+        description = read_versioned(file, read_file(file, LARGEST_JSON), FORMAT, kinds)
+        # The name must be one that we give: an untrusted file could point anywhere.
+        if description["data"] not in (f"{path.name}.safetensors", f"{path.name}.new.safetensors"):
+            raise ValueError(f"{file} is damaged: no proper 'data' in it")
     except ValueError as error:
-        raise BadCheckpoint(f"{file} {error}.") from None
-    number, version = description.get("format"), description.get("version")
-    if isinstance(number, int) and number > FORMAT:
-        raise NewerCheckpoint(
-            f"{file} was made by a newer version of plan2explore ({version!s:.20}, format {number}; this is "
-            f"{__version__}, format {FORMAT}): update plan2explore."
-        )
-    kinds = {"format": int, "data": str, "size": int, "sha256": str, "meta": dict}
-    wrong = [name for name, kind in kinds.items() if not isinstance(description.get(name), kind)]
-    # The name must be one that we give: an untrusted file could point anywhere.
-    if wrong or description["data"] not in (f"{path.name}.safetensors", f"{path.name}.new.safetensors"):
-        raise BadCheckpoint(f"{file} is damaged: no proper {(wrong or ['data'])[0]!r} in it.")
+        raise (NewerCheckpoint if isinstance(error, NewerFormat) else BadCheckpoint)(f"{error}.") from None
     return description
 
 
@@ -126,13 +136,18 @@ def _data_file_of(path: Path) -> Path | None:
         return None
 
 
-def _read_arrays(file: Path, data: bytes) -> Arrays:
-    try:
-        return dict(sorted(safetensors.numpy.load(data).items()))
-    except safetensors.SafetensorError as error:
-        raise BadCheckpoint(f"{file} is no safetensors file: {error}.") from None
-    except KeyError as kind:
-        raise BadCheckpoint(f"{file} has numbers of an unknown format: {kind}.") from None
+def _check_fit(arrays: Mapping[str, Any], expected: Mapping[str, Any], name: str = "The checkpoint") -> None:
+    """Raises unless there are exactly these arrays, with these shapes and types."""
+    for each in (*expected, *arrays):
+        theirs, ours = (
+            "missing" if (leaf := group.get(each)) is None else f"{np.dtype(leaf.dtype)}{list(leaf.shape)}"
+            for group in (arrays, expected)
+        )
+        if theirs != ours:
+            raise BadCheckpoint(
+                f"{name} is of another configuration: {each!r} is {theirs} in it and {ours} in this agent. "
+                "Use the settings, and the kind of observations, that it was made with."
+            )
 
 
 # --- The learner's state as named arrays ---
@@ -149,13 +164,7 @@ def pack(state: LearnerState) -> Arrays:
 def unpack(template: LearnerState, arrays: Mapping[str, np.ndarray]) -> LearnerState:
     """The state that `pack` was given. `template` is `jax.eval_shape(learner.init, key)`."""
     expected = _named_leaves(jax.eval_shape(_plain, template))
-    for name in (*expected, *arrays):
-        theirs, ours = (_size_of(group.get(name)) for group in (arrays, expected))
-        if theirs != ours:
-            raise BadCheckpoint(
-                f"The checkpoint is of another configuration: {name!r} is {theirs} in it and {ours} in this agent. "
-                "Use the settings, and the kind of observations, that it was made with."
-            )
+    _check_fit(arrays, expected)
     leaves = [jnp.array(arrays[name]) for name in expected]
     plain: LearnerState = jax.tree.unflatten(jax.tree.structure(template), leaves)
     return plain._replace(key=jax.random.wrap_key_data(plain.key))
@@ -192,10 +201,6 @@ def _named_leaves(state: LearnerState) -> dict[str, Any]:
     return found
 
 
-def _size_of(leaf: Any) -> str:
-    return "missing" if leaf is None else f"{np.dtype(leaf.dtype)}{list(leaf.shape)}"
-
-
 def _from_format_1(arrays: Arrays) -> Arrays:
     """Arrays of version 0.1 by their names of today, with the statistics that a state of that version did not have."""
     arrays = {"/".join(RENAMED.get(part, part) for part in name.split("/")): array for name, array in arrays.items()}
@@ -221,18 +226,13 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """Numbers of all checkpoints, ascending."""
-        names = [file.name for file in self.folder.iterdir()] if self.folder.is_dir() else []
-        return sorted(int(name.split(".")[0]) for name in names if re.fullmatch(rf"{NAME}\.json", name))
+        return sorted(int(file.stem) for file in self.folder.glob("*.json") if re.fullmatch(NAME, file.stem))
 
     def path(self, steps: int) -> Path:
         """Where a checkpoint is, without the endings of its two files."""
-        try:
-            whole = operator.index(steps)
-        except TypeError:
-            whole = -1
-        if not 0 <= whole < 10**18:
-            raise ValueError(f"A checkpoint is named by its steps, a whole number, not {steps!r}.")
-        return self.folder / f"{whole:010d}"
+        if not isinstance(steps, int | np.integer) or not 0 <= steps < 10**18:
+            raise ValueError(f"A checkpoint is named by its steps, a whole number, not {steps!r:.40}.")
+        return self.folder / f"{steps:010d}"
 
     def save(self, steps: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
         """Writes a checkpoint (a former one of the same steps is replaced), then removes those that are too many."""
@@ -247,8 +247,7 @@ class Checkpoints:
 
     def wait(self) -> None:
         """Waits until the last checkpoint is on disk, and raises what stopped it."""
-        saving = self._saving
-        if saving is None:
+        if (saving := self._saving) is None:
             return
         try:
             saving.result()
@@ -265,7 +264,7 @@ class Checkpoints:
         self.path(steps)
         there = self.steps()
         if steps in there:
-            return operator.index(steps)
+            return int(steps)
         if not there:
             raise BadCheckpoint(f"{self.folder} has no checkpoint.")
         best = min(there, key=lambda other: abs(other - steps))
@@ -282,73 +281,50 @@ class Checkpoints:
         Bad ones that are newer are named in the log and moved to `set-aside/`. If all are bad, or a newer version made
         one, that is an error, and nothing is moved.
         """
-        bad: dict[int, BadCheckpoint] = {}
+        bad: dict[int, ValueError] = {}
         for steps in reversed(self.steps()):
             try:
                 found = load_arrays(self.path(steps))
                 check(*found)
             except (NewerCheckpoint, TooLittleMemoryError):
                 raise
-            except BadCheckpoint as error:
-                bad[steps] = error
-                continue
             except ValueError as error:
-                bad[steps] = BadCheckpoint(f"{self.path(steps)}.json is damaged: {error}.")
+                known = isinstance(error, BadCheckpoint)
+                bad[steps] = error if known else ValueError(f"{self.path(steps)}.json is damaged: {error}.")
                 continue
             for newer, fault in bad.items():
-                log.warning("%s It was moved to %s. An older checkpoint is used.", fault, self._set_aside(newer))
+                place = set_aside(_files_of(self.path(newer)))
+                log.warning("%s It was moved to %s. An older checkpoint is used.", fault, place)
             return found
-        lost = self._lost()
+        names = {path.name for path in self._data_files().values()}
+        lost = sorted(name for name in names if not (self.folder / f"{name}.json").exists())
         if bad or len(lost) > 1:  # a process that was killed at its first checkpoint leaves one
-            raise self._all_bad([*bad.values(), *(f"{name}.json is missing." for name in lost)])
+            faults = [*map(str, bad.values()), *(f"{name}.json is missing." for name in lost)]
+            raise BadCheckpoint(
+                f"No checkpoint in {self.folder} can be read, so the run cannot be resumed. {' '.join(faults)} "
+                "No checkpoint, episode, metric or evaluation was touched. "
+                f"Put back a copy of a checkpoint, both files; or remove {self.folder}, and the same command learns "
+                "anew from the episodes that are there, with metrics and evaluations anew too."
+            )
         return None
 
-    def _lost(self) -> list[str]:
-        """Names of checkpoints that have arrays, but no JSON file."""
-        names = {file.name.partition(".")[0] for file in self.folder.glob("*.safetensors")}
-        return sorted(name for name in names if re.fullmatch(NAME, name) and not (self.folder / f"{name}.json").exists())
-
-    def _all_bad(self, faults: Iterable[BadCheckpoint | str]) -> BadCheckpoint:
-        return BadCheckpoint(
-            f"No checkpoint in {self.folder} can be read, so the run cannot be resumed. {' '.join(map(str, faults))} "
-            "No checkpoint, episode, metric or evaluation was touched. "
-            f"Put back a copy of a checkpoint, both files; or remove {self.folder}, and the same command learns "
-            "anew from the episodes that are there, with metrics and evaluations anew too."
-        )
+    def _data_files(self) -> dict[Path, Path]:
+        """All files with arrays of checkpoints, and the checkpoint that each belongs to."""
+        found = {file: file.with_name(file.name.partition(".")[0]) for file in self.folder.glob("*.safetensors")}
+        return {file: path for file, path in found.items() if re.fullmatch(NAME, path.name)}
 
     def _save(self, steps: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._clean()
+        remove_side_files(self.folder)
+        for file, path in self._data_files().items():  # of killed writers: arrays that no JSON file names
+            if not _beside(path, ".json").exists() or _data_file_of(path) not in (None, file):
+                file.unlink(missing_ok=True)
         save_arrays(self.path(steps), arrays, meta)
         there = self.steps()
         newest = there if self.keep is None else there[-self.keep :]
-        for other in set(there) - {*newest, operator.index(steps)}:
+        for other in set(there) - {*newest, steps}:
             for file in _files_of(self.path(other)):
                 file.unlink(missing_ok=True)
-
-    def _clean(self) -> None:
-        """Removes what killed writers left: side files, and arrays that no JSON file names."""
-        remove_side_files(self.folder)
-        for file in self.folder.glob("*.safetensors"):
-            name = file.name.partition(".")[0]
-            if not re.fullmatch(NAME, name):
-                continue
-            path = file.with_name(name)
-            if not _beside(path, ".json").exists() or _data_file_of(path) not in (None, file):
-                file.unlink(missing_ok=True)
-
-    def _set_aside(self, steps: int) -> Path:
-        """Moves all files of a checkpoint to a folder of their own."""
-        aside = self.folder / "set-aside"
-        count = 0
-        while (target := aside / f"{steps:010d}-{count}").exists():
-            count += 1
-        target.mkdir(parents=True)
-        for file in _files_of(self.path(steps)):
-            if os.path.lexists(file):
-                os.replace(file, target / file.name)
-        sync(self.folder)
-        return target
 
 
 def _files_of(path: Path) -> list[Path]:

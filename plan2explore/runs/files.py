@@ -3,12 +3,13 @@
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from plan2explore.atomic import append, write_file
-from plan2explore.untrusted import parse_object
+from plan2explore.untrusted import parse_object, read_file
 
 log = logging.getLogger("plan2explore.runs")
 LARGEST_JSON, LARGEST_LINES = 2**26, 2**30
@@ -44,30 +45,21 @@ def check_folder(path: Path) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON object. Anything else is a `ValueError` that says what is wrong, without the file's name."""
-    if not path.is_file():  # a pipe or a device would keep us waiting
-        raise ValueError("is missing")
-    if path.stat().st_size > LARGEST_JSON:
-        raise ValueError(f"is larger than {LARGEST_JSON >> 20} MiB, so it is none of ours")
-    content = parse_object(path.read_bytes())
+    """Reads a JSON object. Anything else is a `ValueError`."""
+    content = parse_object(read_file(path, LARGEST_JSON))
     if content is None:
-        raise ValueError("is damaged: it is not a JSON object")
+        raise ValueError(f"{path} is damaged: it is not a JSON object")
     return content
 
 
 def append_line(path: Path, content: dict[str, Any]) -> None:
     """Adds one line of strictly valid JSON, all or nothing."""
     line = json.dumps(content, allow_nan=False).encode() + b"\n"
-    append(path, b"\n" + line if _is_torn(path) else line)
-
-
-def _is_torn(path: Path) -> bool:
-    """Whether a file's last line has no end, since its writer was killed in the middle."""
-    if not path.is_file() or path.stat().st_size == 0:
-        return False
-    with open(path, "rb") as file:
+    with suppress(OSError), open(path, "rb") as file:  # it is missing, or empty
         file.seek(-1, os.SEEK_END)
-        return file.read() != b"\n"
+        if file.read() != b"\n":  # its last writer was killed in the middle of a line
+            line = b"\n" + line
+    append(path, line)
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -87,9 +79,7 @@ def split_lines(path: Path) -> tuple[list[bytes], bytes]:
     """The whole lines of a file, and what follows them: the line that was being written, if any."""
     if not path.is_file():
         return [], b""
-    if (size := path.stat().st_size) > LARGEST_LINES:
-        raise ValueError(f"{path} has {size:,} bytes, so it is none of ours: remove it.")
-    *whole, torn = path.read_bytes().split(b"\n")
+    *whole, torn = read_file(path, LARGEST_LINES).split(b"\n")
     return whole, torn
 
 
@@ -97,15 +87,10 @@ def drop_later(path: Path, last: Mapping[str, float]) -> None:
     """Removes lines of which a number is beyond the last that counts, and a line that was never finished."""
     whole, torn = split_lines(path)
 
-    def is_later(line: dict[str, Any]) -> bool:
-        found = ((line.get(name), most) for name, most in last.items())
-        return any(isinstance(number, int | float) and number > most for number, most in found)
+    def is_later(text: bytes) -> bool:
+        line = parse_object(text) or {}
+        return any(isinstance(line.get(name), int | float) and line[name] > most for name, most in last.items())
 
-    kept = [line for line in whole if not is_later(parse_object(line) or {})]
+    kept = [line for line in whole if not is_later(line)]
     if torn or len(kept) < len(whole):
-        keep_lines(path, kept)
-
-
-def keep_lines(path: Path, wanted: Iterable[bytes]) -> None:
-    """Replaces a file by some of its lines."""
-    write_file(path, [line + b"\n" for line in wanted])
+        write_file(path, [line + b"\n" for line in kept])

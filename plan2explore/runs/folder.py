@@ -6,21 +6,22 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import secrets
 import shutil
 import socket
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from plan2explore import __version__
 from plan2explore.atomic import remove_side_files
-from plan2explore.untrusted import check_links, parse_object
+from plan2explore.untrusted import NewerFormat, check_links, parse_object, read_file, read_versioned
 
-from .files import append_line, read_json, write_json
+from .files import LARGEST_JSON, append_line, read_json, write_json
 from .machine import commit, cpu_name
 
 FORMAT = 1
@@ -28,6 +29,7 @@ FORMAT = 1
 KINDS = ("explore", "adapt")
 PACKAGES = ("jax", "jaxlib", "numpy", "mujoco", "dm_control")
 NAMED = 5  # runs that a sentence names
+READ_ONLY = (errno.EACCES, errno.EROFS, errno.EPERM)
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
@@ -35,7 +37,7 @@ class RunError(ValueError):
     """A folder that cannot be used as asked; the text says why and what to do."""
 
 
-class Held(RunError):
+class LockedError(RunError):
     """Another process writes it, `holder`."""
 
     def __init__(self, path: Path, holder: str) -> None:
@@ -100,10 +102,14 @@ class RunFolder:
             raise RunError(f"{path} is not a run: it has no run.json. {_runs_in(path)}.")
         _check_links(path)
         try:
-            content = read_json(file)
+            kinds = {"kind": str, "id": str, "settings": dict}
+            content = read_versioned(file, read_file(file, LARGEST_JSON), FORMAT, kinds)
+            if content["kind"] not in KINDS:
+                raise ValueError(f"{file} is damaged: no proper 'kind' in it")
+        except NewerFormat as error:
+            raise RunError(f"{error}.") from None
         except ValueError as error:
-            raise RunError(f"{file} {error}. Put back a copy of it: the rest of the run may well be whole.") from None
-        _check(file, content)
+            raise RunError(f"{error}. Put back a copy of it: the rest of the run may well be whole.") from None
         return cls(path, content)
 
     @staticmethod
@@ -142,47 +148,37 @@ class RunFolder:
 
     def record_start(self, command: Sequence[str]) -> None:
         """Adds a line to `starts.jsonl`: when, which command, which versions, which commit, what machine."""
-        line = {"time": _now(), "command": list(command), "versions": _versions(), "commit": commit(), "machine": _machine()}
+        versions = {"plan2explore": __version__, "python": platform.python_version()}
+        versions |= {name: importlib.metadata.version(name) for name in PACKAGES}
+        line = {"time": _now(), "command": list(command), "versions": versions, "commit": commit(), "machine": _machine()}
         append_line(self.path / "starts.jsonl", line)
 
 
 @contextmanager
 def hold(file: Path, path: Path, wait: bool = False) -> Iterator[None]:
     """Keeps other processes from writing `path`, by a lock on a file. However this process ends, the kernel frees it."""
-    descriptor = _open_lock(file, path)
-    try:
-        _take(descriptor, path, wait)
+    with ExitStack() as stack:
+        try:
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise LockedError(path, _read_holder(descriptor)) from None
+        except OSError as error:
+            if error.errno in READ_ONLY:
+                raise RunError(f"{path} cannot be written: {error.strerror}. Copy it to a place of yours.") from None
+            if error.errno in NO_LOCKS:
+                raise RunError(
+                    f"The file system of {path} has no locks (flock: {error.strerror}), so two processes could write the "
+                    "same run. Put the run on a local disk."
+                ) from None
+            raise
         holder = {"process": os.getpid(), "host": socket.gethostname(), "since": _now()}
         with suppress(OSError):  # a full disk: it is a courtesy only
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps(holder).encode() + b"\n", 0)
         yield
         os.ftruncate(descriptor, 0)
-    finally:
-        os.close(descriptor)
-
-
-def _open_lock(file: Path, path: Path) -> int:
-    try:
-        return os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-            raise RunError(f"{path} cannot be written: {error.strerror}. Copy it to a place of yours.") from None
-        raise
-
-
-def _take(descriptor: int, path: Path, wait: bool) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        raise Held(path, _read_holder(descriptor)) from None
-    except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
-        raise RunError(
-            f"The file system of {path} has no locks (flock: {error.strerror}), so two processes could write the "
-            "same run. Put the run on a local disk."
-        ) from None
 
 
 @contextmanager
@@ -210,11 +206,13 @@ def _refuse_used(path: Path) -> None:
     """Raises unless a run can be made here: in a new or an empty folder."""
     if RunFolder.is_run(path):
         raise RunError(f"{path} is a run already. To resume it, give the folder alone; or choose another folder.")
-    if path.exists() and not path.is_dir():
+    if not path.exists():
+        return
+    if not path.is_dir():
         raise RunError(f"{path} is a file. Choose another folder for the run.")
-    # A process that was killed here before its run.json was written leaves no more than these.
     _check_links(path)
-    others = [file.name for file in path.iterdir() if not _left_over(file.name)] if path.exists() else []
+    # A process that was killed here before its run.json was written leaves no more than these.
+    others = [file.name for file in path.iterdir() if not re.fullmatch(r"lock|\.run\.json\..*\.part", file.name)]
     if others:
         raise RunError(f"{path} is no run, but it is not empty either ({min(others)}, ...). Choose another folder.")
 
@@ -226,32 +224,12 @@ def _check_links(path: Path) -> None:
         raise RunError(str(error)) from None
 
 
-def _left_over(name: str) -> bool:
-    return name == "lock" or (name.startswith(".run.json.") and name.endswith(".part"))
-
-
 def _runs_in(path: Path) -> str:
     """What to give instead of a folder that is no run: the runs in it, directly or as a sweep has them."""
     found = sorted(str(file.parent) for below in ("*", "runs/*") for file in path.glob(f"{below}/run.json"))
     if not found:
         return "Give the folder that a run was written to"
     return f"Runs in it: {', '.join(found[:NAMED])}" + (f" and {len(found) - NAMED} more" if found[NAMED:] else "")
-
-
-def _check(file: Path, content: dict[str, Any]) -> None:
-    """Raises if this is no `run.json` that this version can read."""
-    number = content.get("format")
-    if isinstance(number, int) and number > FORMAT:
-        raise RunError(
-            f"{file} was made by a newer version of plan2explore ({content.get('version')!s:.20}, format {number}; this "
-            f"is {__version__}, format {FORMAT}): update plan2explore."
-        )
-    kinds = {"format": int, "kind": str, "id": str, "settings": dict}
-    wrong = [name for name, kind in kinds.items() if not isinstance(content.get(name), kind)]
-    if not wrong and content["kind"] not in KINDS:
-        wrong = ["kind"]
-    if wrong:
-        raise RunError(f"{file} is damaged: no proper {wrong[0]!r} in it. Put back a copy of it.")
 
 
 def _read_holder(file: int) -> str:
@@ -265,16 +243,6 @@ def _read_holder(file: int) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _versions() -> dict[str, str]:
-    found = {"plan2explore": __version__, "python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "none"
-    return found
 
 
 def _machine() -> dict[str, Any]:

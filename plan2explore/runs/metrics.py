@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,8 +53,8 @@ class Metrics:
         self._wandb = _start_wandb(folder) if wandb else None  # first: it may be missing
         drop_later(self.file, {"env_steps": math.inf if resume_at is None else resume_at, "update": updates})
         self._events = _EventFile(folder.tensorboard, resume_at)
-        self._encoder = ThreadPoolExecutor(1, thread_name_prefix="films")
-        self._films: deque[QueuedFilm] = deque()
+        self._encoder = ThreadPoolExecutor(1, thread_name_prefix="videos")
+        self._videos: deque[QueuedVideo] = deque()
         self._last: tuple[float, int, float] | None = None
 
     def write(self, env_steps: int, values: Mapping[str, Any]) -> None:
@@ -64,11 +63,12 @@ class Metrics:
             raise ValueError(f"A metric cannot be called {min(taken)!r}: every line has one already.")
         numbers = {name: _number(name, value) for name, value in values.items()}
         line: dict[str, Any] = {"env_steps": int(env_steps), "time": round(time.time(), 3)}
-        append_line(self.file, line | {name: _finite(number) for name, number in numbers.items()})
+        finite = {name: number if math.isfinite(number) else None for name, number in numbers.items()}
+        append_line(self.file, line | finite)
         tagged = {tag_of(name): number for name, number in numbers.items()} | self._speed(env_steps, numbers)
-        self._events.scalars(env_steps, tagged)
+        self._events.write(env_steps, [{"tag": name, "simple_value": number} for name, number in tagged.items()])
         self._log(env_steps, tagged)
-        self._write_films()
+        self._write_videos()
 
     def _speed(self, env_steps: int, numbers: Mapping[str, int | float]) -> dict[str, float]:
         """Env steps and updates a second since the last line of updates; metrics.jsonl has the times themselves."""
@@ -86,30 +86,34 @@ class Metrics:
         """How numbers are distributed, those that are not finite left out."""
         flat = np.asarray(values, np.float64).ravel()
         flat = flat[np.isfinite(flat)]
-        if flat.size:
-            self._events.histogram(env_steps, tag_of(name), flat)
-            if self._wandb:
-                self._log(env_steps, {tag_of(name): self._wandb.Histogram(flat)})
+        if not flat.size:
+            return
+        counts, edges = np.histogram(flat, bins=30)
+        moments = {"num": flat.size, "sum": flat.sum(), "sum_squares": np.square(flat).sum()}
+        bins = {"min": flat.min(), "max": flat.max(), "bucket_limit": edges[1:].tolist(), "bucket": counts.tolist()}
+        self._events.write(env_steps, [{"tag": tag_of(name), "histo": moments | bins}])
+        if self._wandb:
+            self._log(env_steps, {tag_of(name): self._wandb.Histogram(flat)})
 
     def video(self, env_steps: int, name: str, frames: np.ndarray, fps: float) -> None:
-        """A moving picture, of `frames` uint8 (time, height, width, 3): a thread encodes it, and a later call writes it."""
-        check_film(frames)
-        self._films.append(
-            QueuedFilm(env_steps, tag_of(name), frames.shape[1:3], self._encoder.submit(encode_gif, frames, fps))
-        )
+        """A video of `frames` uint8 (time, height, width, 3): a thread encodes it, and a later call writes it."""
+        if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != np.uint8 or not len(frames):
+            raise ValueError(f"A video is uint8 (time, height, width, 3), not {frames.dtype} {frames.shape}.")
+        size, encoded = {"height": frames.shape[1], "width": frames.shape[2]}, self._encoder.submit(encode_gif, frames, fps)
+        self._videos.append(QueuedVideo(env_steps, tag_of(name), size, encoded))
 
-    def _write_films(self, wait: bool = False) -> None:
+    def _write_videos(self, wait: bool = False) -> None:
         """Writes those that are encoded, in their order; or all, when they are."""
-        while self._films and (wait or self._films[0].encoded.done()):
-            film = self._films.popleft()
-            moving = film.encoded.result()
-            self._events.picture(film.env_steps, film.name, moving, *film.size)
+        while self._videos and (wait or self._videos[0].encoded.done()):
+            env_steps, name, size, encoded = self._videos.popleft()
+            gif = encoded.result()
+            self._events.write(env_steps, [{"tag": name, "image": size | {"colorspace": 3, "encoded_image_string": gif}}])
             if self._wandb:
-                self._log(film.env_steps, {film.name: self._wandb.Video(io.BytesIO(moving), format="gif")})
+                self._log(env_steps, {name: self._wandb.Video(io.BytesIO(gif), format="gif")})
 
     def flush(self) -> None:
         """Returns when everything is on disk."""
-        self._write_films(wait=True)
+        self._write_videos(wait=True)
         for file in (self.file, self._events.file):
             if file.exists():
                 sync(file)
@@ -127,7 +131,7 @@ class Metrics:
     def __enter__(self) -> "Metrics":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _log(self, env_steps: int, values: Mapping[str, Any]) -> None:
@@ -135,20 +139,13 @@ class Metrics:
             self._wandb.log({"env_steps": int(env_steps), **values})
 
 
-class QueuedFilm(NamedTuple):
-    """A moving picture on its way to TensorBoard."""
+class QueuedVideo(NamedTuple):
+    """A video on its way to TensorBoard."""
 
     env_steps: int
     name: str
-    size: tuple[int, ...]
-    """Height and width."""
+    size: dict[str, Any]
     encoded: Future[bytes]
-
-
-def check_film(frames: np.ndarray) -> None:
-    """Anything but pictures is refused."""
-    if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != np.uint8 or not len(frames):
-        raise ValueError(f"A video is uint8 (time, height, width, 3), not {frames.dtype} {frames.shape}.")
 
 
 def encode_gif(frames: np.ndarray, fps: float) -> bytes:
@@ -169,24 +166,16 @@ def _number(name: str, value: Any) -> int | float:
     return int(array.item()) if array.dtype.kind in "biu" else float(array.item())
 
 
-def _finite(number: int | float) -> int | float | None:
-    return number if math.isfinite(number) else None
-
-
 def _start_wandb(folder: RunFolder) -> Any:
     try:
         import wandb
     except ImportError:
         text = "Weights & Biases is not installed: pip install 'plan2explore[wandb]', or go without --wandb."
         raise RunError(text) from None
-    wandb.init(
-        project=os.environ.get("WANDB_PROJECT", "plan2explore"),
-        id=folder.id,  # the same at each start, so that the curves continue
-        name=folder.path.name,
-        dir=str(folder.path),
-        config=folder.settings,
-        resume="allow",
-    )
+    wandb.init(  # with the same id at each start, so that the curves continue
+        project=os.environ.get("WANDB_PROJECT", "plan2explore"), id=folder.id, name=folder.path.name, dir=str(folder.path),
+        config=folder.settings, resume="allow",
+    )  # fmt: skip
     wandb.define_metric("*", step_metric="env_steps")
     return wandb
 
@@ -198,32 +187,15 @@ class _EventFile:
         from tensorboardX.proto.event_pb2 import Event, SessionLog  # late: half a second
 
         self._event = Event
-        self.file = _new_event_file(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        # Its name sorts after those of earlier starts: TensorBoard reads them in that order.
+        self.file = folder / f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}"
         self._append(file_version="brain.Event:2")
         if resume_at is not None:  # TensorBoard hides what older files have from this step on
             self._append(step=resume_at + 1, session_log=SessionLog(status=SessionLog.START))
 
-    def scalars(self, env_steps: int, numbers: Mapping[str, int | float]) -> None:
-        self._summary(env_steps, [{"tag": name, "simple_value": number} for name, number in numbers.items()])
-
-    def picture(self, env_steps: int, name: str, encoded: bytes, height: int, width: int) -> None:
-        picture = {"height": height, "width": width, "colorspace": 3, "encoded_image_string": encoded}
-        self._summary(env_steps, [{"tag": name, "image": picture}])
-
-    def histogram(self, env_steps: int, name: str, values: np.ndarray) -> None:
-        counts, edges = np.histogram(values, bins=30)
-        histogram = {
-            "min": values.min(),
-            "max": values.max(),
-            "num": values.size,
-            "sum": values.sum(),
-            "sum_squares": np.square(values).sum(),
-            "bucket_limit": edges[1:].tolist(),
-            "bucket": counts.tolist(),
-        }
-        self._summary(env_steps, [{"tag": name, "histo": histogram}])
-
-    def _summary(self, env_steps: int, values: list[dict[str, Any]]) -> None:
+    def write(self, env_steps: int, values: list[dict[str, Any]]) -> None:
+        """Values of one moment, as TensorBoard's messages have them."""
         self._append(step=int(env_steps), summary={"value": values})
 
     def _append(self, **fields: Any) -> None:
@@ -234,16 +206,3 @@ class _EventFile:
         length = struct.pack("<Q", len(data))
         checksums = [struct.pack("<I", masked_crc32c(part)) for part in (length, data)]
         append(self.file, length + checksums[0] + data + checksums[1])
-
-
-def _new_event_file(folder: Path) -> Path:
-    """An empty file whose name sorts after those of earlier starts: TensorBoard reads them in that order."""
-    folder.mkdir(parents=True, exist_ok=True)
-    start, number = int(time.time()), 0
-    while True:
-        file = folder / f"events.out.tfevents.{start:010d}.{socket.gethostname()}.{number:03d}"
-        try:
-            file.touch(exist_ok=False)
-            return file
-        except FileExistsError:
-            number += 1

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from plan2explore.atomic import append
+from plan2explore.untrusted import printable, read_file
 
-from .files import log, split_lines
+from .files import LARGEST_JSON, log, split_lines
 from .folder import RunError, RunFolder
 from .reader import adaptations_of, read_evaluations, read_starts, summary_of
 
@@ -159,7 +160,9 @@ def _read_csv(path: Path) -> list[Result]:
 
 
 def _lines_of(path: Path) -> list[str]:
-    return path.read_bytes().decode("utf-8-sig", errors="replace").replace("\0", "").splitlines()
+    """The lines of a file of others."""
+    lines = read_file(path, LARGEST_JSON).decode("utf-8-sig", errors="replace").splitlines()
+    return [printable(line) for line in lines]
 
 
 def _columns_of(lines: list[str]) -> Sequence[str]:

@@ -25,7 +25,7 @@ from ..phases.run import Run
 from ..phases.world import parse_task
 from ..report.achievements import score_run
 from ..runs.files import append_line, parse_object, split_lines
-from ..runs.folder import Held, RunFolder, hold
+from ..runs.folder import LockedError, RunFolder, hold
 from ..runs.results import ACHIEVEMENTS, FEW_SHOT, PROBE, SUPERVISED, Result, append_results, results_of
 
 CRAFTER = "crafter"
@@ -78,7 +78,7 @@ def attempt(out: Path, cell: Cell, wait: bool = False) -> Outcome:
         try:
             with hold(locks_of(out) / cell.name, path_of(out, cell)):
                 return Outcome("finished before") if was(out, cell, "finished") else _work(out, cell)
-        except Held as error:
+        except LockedError as error:
             if not wait:
                 return Outcome("left", error.holder)
             time.sleep(FREE)

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from ..console import counted
+from ..untrusted import check_links
 from .cells import Cell, Outcome, attempt, was
 
 
@@ -41,6 +42,7 @@ class Runner:
 
 def run_cells(out: Path, cells: Sequence[Cell], runner: Runner) -> int:
     """Every cell that is not finished and that no other process has, a line for each; 1 if one failed, else 0."""
+    check_links(out, foreign="runs")  # each run is checked where it is opened
     if runner.cell is not None and not 1 <= runner.cell <= len(cells):
         raise ValueError(f"--cell is from 1 to {len(cells)} here; got {runner.cell}.")
     if runner.on == "ray" and (runner.cell is not None or runner.list):

@@ -1,17 +1,21 @@
 """Learning from data sets: the same batches as from the run that they came from, and no simulator."""
 
+from dataclasses import asdict, replace
+
 import jax
 import numpy as np
 import pytest
+from episodes import record_random
 from nano import TASKS, assert_same_arrays, nano_adapt, parameters, progress_of
 from sizes import NANO, quick
 
 import plan2explore as p2e
-from plan2explore.config import ExploreConfig, Spaces
-from plan2explore.phases import world
-from plan2explore.phases.training import SAMPLE
-from plan2explore.replay.buffer import Replay, replay_rows
-from plan2explore.runs.folder import RunError
+from plan2explore.config import ExploreConfig, Spaces, WorldConfig
+from plan2explore.phases import explore, world
+from plan2explore.phases.training import SAMPLE, Training
+from plan2explore.replay.buffer import Replay, TooLittleMemoryError, replay_rows
+from plan2explore.replay.files import EpisodeFolder
+from plan2explore.runs.folder import RunError, RunFolder
 
 pytestmark = pytest.mark.xdist_group("phases")
 CONFIG = ExploreConfig(agent=NANO)
@@ -115,3 +119,63 @@ def test_a_runs_own_episodes_can_be_learned_from_again(overlapped, tmp_path):
 def test_a_run_gives_its_steps_as_windows(overlapped):
     dataset = overlapped.run.dataset(5, [p2e.Task.named("cartpole_balance")])
     assert dataset[0]["proprio"].shape == (5, 5) and dataset[0]["reward"].shape == (5, 1) and "image" not in dataset[0]
+
+
+@pytest.fixture
+def of_pixels(tmp_path):
+    """A run of two episodes whose agent observes images alone."""
+    view = WorldConfig("cartpole", obs="pixels", size=16, action_repeat=100)
+    folder = RunFolder.create(tmp_path / "pixels", "explore", {"config": asdict(replace(CONFIG, world=view))})
+    for number in range(2):
+        episode = record_random("cartpole", number, obs="pixels", size=16, action_repeat=100)
+        EpisodeFolder(folder.episodes).save(number, episode)
+    return p2e.Run(folder.path)
+
+
+@pytest.mark.parametrize("form", ["npz", "minari"])
+def test_an_agent_of_pixels_learns_rewards_of_the_vector_from_an_export_of_both(form, of_pixels, tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "datasets"))
+    monkeypatch.setattr(Training, "_compile_early", lambda training: None)
+    sample, drawn = Replay.sample, []
+
+    class EnoughError(Exception):
+        pass
+
+    def once(replay, key, count):
+        drawn.append(jax.device_get(sample(replay, key, count)))
+        raise EnoughError
+
+    source = of_pixels.export(form, tmp_path / "both.npz" if form == "npz" else "me/both-v0", obs="both")
+    task = p2e.Task("right", reward=lambda before, action, after: right(before["proprio"], action, after["proprio"]))
+    monkeypatch.setattr(Replay, "sample", once)
+    with pytest.raises(EnoughError):
+        p2e.learn(source, 20, tmp_path / "learned", probes=[task], obs="pixels", size=16, config=CONFIG)
+    monkeypatch.undo()
+    spaces = Spaces(1, 16, None, 1)
+    replay = Replay("host", 22, 1, spaces, NANO.batch, NANO.length)
+    for each in of_pixels.episodes():
+        assert each.image.any() and each.proprio.any()
+        reward = np.diff(each.proprio[:, 0].astype(float), prepend=each.proprio[0, 0].astype(float))
+        replay.add_episode(replay_rows(each, spaces, reward[:, None]))
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(0), SAMPLE), 0)
+    assert_same_arrays(drawn[0], jax.device_get(replay.sample(key, 20)))
+    assert drawn[0]["reward"].any()
+
+
+def test_what_episodes_do_not_hold_is_not_exported(overlapped, of_pixels, tmp_path):
+    with pytest.raises(ValueError, match="has no images: its agent observes proprio"):
+        overlapped.run.export(out=tmp_path / "none.npz", obs="both")
+    with np.load(of_pixels.export(out=tmp_path / "vector.npz", obs="proprio")) as file:
+        vectors = np.concatenate([each.proprio for each in of_pixels.episodes()])
+        np.testing.assert_array_equal(file["observations"], vectors)
+
+
+def test_what_cannot_be_learned_leaves_nothing_behind(of_pixels, tmp_path, monkeypatch):
+    source, out = of_pixels.export(out=tmp_path / "images.npz"), tmp_path / "learned"
+    for updates in (0, 10**400):
+        with pytest.raises(ValueError, match=r"updates must be from 1 to 1,000,000,000,000,000"):
+            p2e.learn(source, updates, out, config=CONFIG)
+    monkeypatch.setattr(explore, "device_room", lambda reserve: 10**4)
+    with pytest.raises(TooLittleMemoryError, match="A batch of 2 sequences of 5 steps needs more than"):
+        p2e.learn(source, 20, out, size=16, config=CONFIG)
+    assert not out.exists()

@@ -1,6 +1,7 @@
 """Data sets of other programs: what goes out comes in again, and foreign files are understood or refused."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ from gymnasium import spaces
 
 from plan2explore import Episode, Task, relabel
 from plan2explore.config import Spaces
+from plan2explore.replay import exchange
+from plan2explore.replay.buffer import TooLittleMemoryError
 from plan2explore.replay.exchange import export_minari, export_npz, open_source
 from plan2explore.replay.files import load_episode, save_episode
 
@@ -127,6 +130,18 @@ def test_rewards_are_functions_of_what_the_data_set_says(tmp_path):
 def test_an_archive_that_is_no_data_set_is_refused_with_a_sentence(changes, sentence, tmp_path):
     with pytest.raises(ValueError, match=sentence):
         open_source(archive(tmp_path / "bad.npz", **changes))
+
+
+def test_what_is_no_archive_or_does_not_fit_is_refused(tmp_path, monkeypatch):
+    whole = archive(tmp_path / "whole.npz")
+    data = Path(whole).read_bytes()
+    for damaged in (b"", data[:-100], data[:300] + bytes(100) + data[400:], b"\x80\x04N."):
+        (tmp_path / "bad.npz").write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"bad\.npz is no data set"):
+            open_source(str(tmp_path / "bad.npz"))
+    monkeypatch.setattr(exchange, "host_room", lambda: 100)
+    with pytest.raises(TooLittleMemoryError, match=r"whole\.npz needs 0\.0 MB, and host memory has 0\.0 MB free"):
+        open_source(whole)
 
 
 def test_names_of_no_data_set_are_refused(tmp_path, minari_root):

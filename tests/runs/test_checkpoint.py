@@ -34,6 +34,7 @@ from plan2explore.runs.checkpoint import (
     load_arrays,
     pack,
     pack_params,
+    read_arrays,
     save_arrays,
     unpack,
     unpack_params,
@@ -287,6 +288,19 @@ def test_numbers_that_are_not_finite_are_damage(tmp_path):
         load_arrays(tmp_path / "one")
 
 
+def test_arrays_without_a_description_are_checked_too(tmp_path):
+    save_arrays(tmp_path / "one", ARRAYS, {})
+    file = tmp_path / "one.safetensors"
+    assert read_arrays(file, expected=ARRAYS).keys() == ARRAYS.keys()
+    for wrong in (ARRAYS["model/params"][:1], ARRAYS["model/params"].astype(np.float64)):
+        fault = r"one\.safetensors is of another configuration: 'model/params' is float32\[2, 1000\] in it"
+        with pytest.raises(BadCheckpoint, match=fault):
+            read_arrays(file, expected=ARRAYS | {"model/params": wrong})
+    forge(tmp_path / "one", pickle.dumps(3))
+    with pytest.raises(BadCheckpoint, match="is no safetensors file"):
+        read_arrays(file)
+
+
 def test_a_file_for_which_there_is_no_memory_is_not_read(tmp_path, monkeypatch):
     saved = Checkpoints(tmp_path)
     saved.save(1, ARRAYS, {})
@@ -347,14 +361,14 @@ def test_a_bad_one_is_set_aside_and_the_one_before_is_used(tmp_path, caplog):
     (tmp_path / "0000000002.safetensors").write_bytes(b"short")
     with caplog.at_level(logging.WARNING):
         assert saved.load_latest()[1] == {"steps": 1}
-    assert "0000000002.safetensors is damaged" in caplog.text and "set-aside/0000000002-0" in caplog.text
-    assert names(tmp_path / "set-aside" / "0000000002-0") == ["0000000002.json", "0000000002.safetensors"]
+    assert "0000000002.safetensors is damaged" in caplog.text and "set-aside/0000000002.json. An older" in caplog.text
+    assert names(tmp_path / "set-aside") == ["0000000002.json", "0000000002.safetensors"]
     assert saved.steps() == [1]
     saved.save(2, ARRAYS, {"steps": 2})
     assert saved.load_latest()[1] == {"steps": 2}
     (tmp_path / "0000000002.json").write_text("{")
     assert saved.load_latest()[1] == {"steps": 1}
-    assert names(tmp_path / "set-aside") == ["0000000002-0", "0000000002-1"]
+    assert names(tmp_path / "set-aside")[:2] == ["0000000002-1.json", "0000000002-1.safetensors"]
 
 
 def test_one_that_its_reader_refuses_is_set_aside(tmp_path, caplog):

@@ -112,7 +112,7 @@ def test_a_damaged_or_newer_run_is_said(content, fault, tmp_path):
 def test_a_huge_file_is_not_read(tmp_path):
     with open(tmp_path / "run.json", "wb") as file:
         file.truncate(files.LARGEST_JSON + 1)
-    with pytest.raises(RunError, match="larger than 64 MiB"):
+    with pytest.raises(RunError, match=r"run\.json has 67,108,865 bytes, so it is none of ours"):
         RunFolder.open(tmp_path)
 
 
@@ -127,7 +127,7 @@ def test_a_link_out_of_a_run_is_not_followed(name, run, tmp_path):
     link.parent.mkdir(exist_ok=True)
     link.unlink(missing_ok=True)
     link.symlink_to(target)
-    with pytest.raises(RunError, match=rf"{name} is a link out of the run, to .*target: put a copy"):
+    with pytest.raises(RunError, match=rf"{name} is a link out of .*walker, to .*target: put a copy"):
         RunFolder.open(run.path)
     assert (target.is_file() and target.read_bytes()) == before and list(tmp_path.glob("target/*")) == []
 
@@ -135,7 +135,7 @@ def test_a_link_out_of_a_run_is_not_followed(name, run, tmp_path):
 def test_a_new_run_follows_no_link_either(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "lock").symlink_to(tmp_path / "precious")
-    with pytest.raises(RunError, match="lock is a link out of the run"):
+    with pytest.raises(RunError, match=r"lock is a link out of .*/run, to "):
         RunFolder.create(tmp_path / "run", "explore", {})
     assert not (tmp_path / "precious").exists()
 

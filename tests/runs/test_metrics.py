@@ -182,7 +182,7 @@ def test_films_come_with_later_lines_and_their_errors_too(run, monkeypatch):
     frames = np.zeros((2, 8, 8, 3), np.uint8)
     with Metrics(run) as metrics:
         metrics.video(1, "first", frames, 10)
-        metrics._films[0].encoded.result()  # it is encoded
+        metrics._videos[0].encoded.result()  # it is encoded
         assert films() == []
         metrics.write(2, {"a": 2})
         assert films() == ["train/first"]
