@@ -18,7 +18,7 @@ class EnvError(RuntimeError):
     """The environment's own code failed, not this package."""
 
 
-def own_error(name: str, doing: str, error: Exception, module: str | None = None) -> EnvError:
+def own_error(name: str, doing: str, error: BaseException, module: str | None = None) -> EnvError:
     """Says what an environment raised, and in which line: of its `module`'s file if that is in the traceback."""
     frames = [frame for frame in extract_tb(error.__traceback__)[1:] if not frame.filename.startswith(HERE)]
     own = [frame for frame in frames if frame.filename == module] or frames[-1:]

@@ -61,7 +61,7 @@ def make_inner(name: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
         if "keyword argument" in str(error):
             raise ValueError(f"{name}: {error}") from error
         raise own_error(name, "its constructor", error) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise own_error(name, "its constructor", error) from error
 
 
@@ -298,7 +298,7 @@ class GymnasiumEnv(Env):
             yield
         except gymnasium.error.DependencyNotInstalled:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # code that calls sys.exit has failed too
             source = inspect.getsourcefile(type(self._inner.unwrapped))
             raise own_error(self.name, doing, error, source) from error
 

@@ -1,5 +1,7 @@
 """Gymnasium environments in the form of the suite's worlds."""
 
+import sys
+
 import gymnasium
 import mujoco
 import numpy as np
@@ -9,6 +11,7 @@ from gymnasium.utils.env_checker import check_env
 
 from plan2explore import RewardError, Task, VectorEnv, make, record, relabel
 from plan2explore.envs.base import EnvError
+from plan2explore.envs.registered import import_modules
 
 pytest.importorskip("pygame")
 
@@ -135,6 +138,32 @@ def test_an_observed_image_is_the_image_and_the_rest_the_vector():
     task = Task("lives", reward=lambda observation, action, after: observation["lives"] - after["lives"] + action[0])
     live = record(make("gymnasium:Screen-v0", size=16, task=task), seed=1)
     np.testing.assert_allclose(relabel(live, task), live.reward)
+
+
+def test_stacks_nested_images_and_texts_are_recorded_and_relabelled():
+    class Nested(Screen):
+        observation_space = spaces.Dict(
+            stack=spaces.Box(0, 255, (4, 20, 20), np.uint8),
+            inner=spaces.Dict(place=spaces.Box(-1, 1, (2,)), said=spaces.Text(8)),
+            pair=spaces.Tuple([spaces.Box(0, 255, (20, 20, 3), np.uint8), spaces.Discrete(3)]),
+        )
+
+        def reset(self, *, seed=None, options=None):
+            self.observation_space.seed(seed)
+            return self.observation_space.sample(), {}
+
+        def step(self, action):
+            return self.observation_space.sample(), 0.0, False, False, {}
+
+    def reward(observation, action, after):
+        return after["inner"]["place"][0] * after["pair"][1] + ("said" in after["inner"]) + len(after["pair"][0])
+
+    gymnasium.register("Nested-v0", entry_point=Nested, max_episode_steps=6)
+    task = Task("place", reward=reward)
+    live = record(make("gymnasium:Nested-v0", size=18, task=task, action_repeat=1), seed=0)
+    assert live.proprio.shape == (7, 2 + 3) and live.image.std((1, 2, 3)).all()
+    np.testing.assert_allclose(relabel(live, task), live.reward, atol=1e-6)
+    assert np.ptp(live.reward[1:]) > 0
 
 
 def test_without_pixels_an_environment_is_not_asked_to_draw(monkeypatch):
@@ -270,6 +299,42 @@ def test_what_an_environment_raises_is_its_own_error_with_the_line():
     with VectorEnv("gymnasium:Broken-v0", 2, 1, size=16) as vector, pytest.raises(EnvError, match=f"{said} .environment 0"):
         vector.reset()
         vector.step(np.zeros((2, 4), np.float32))
+
+
+class Leaves(Screen):
+    """Calls sys.exit where it is told to."""
+
+    def __init__(self, where, render_mode=None):
+        self.where = where
+        self.leave("constructor")
+
+    def leave(self, where):
+        if where == self.where:
+            sys.exit("no licence")
+
+    def reset(self, *, seed=None, options=None):
+        return self.leave("reset") or super().reset(seed=seed)
+
+    def step(self, action):
+        return self.leave("env step 1") or super().step(action)
+
+
+gymnasium.register("Leaves-v0", entry_point=Leaves)
+
+
+@pytest.mark.parametrize("where", ["constructor", "reset", "env step 1"])
+def test_an_environment_that_calls_sys_exit_does_not_end_who_uses_it(where):
+    said = rf"itself raised SystemExit in (its )?{where}: no licence at test_gymnasium.py:\d+"
+    with pytest.raises(EnvError, match=said):
+        env = make("gymnasium:Leaves-v0", env_args={"where": where}, size=16)
+        env.reset(seed=0), env.step(np.array([1, 0], np.int8))
+
+
+def test_a_module_that_calls_sys_exit_cannot_be_imported(tmp_path, monkeypatch):
+    (tmp_path / "leaving_worlds.py").write_text("raise SystemExit('no licence')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ValueError, match="--import leaving_worlds: SystemExit: no licence"):
+        import_modules(["leaving_worlds"])
 
 
 class Spoiled(gymnasium.Env):
