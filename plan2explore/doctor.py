@@ -68,7 +68,7 @@ def _model(path: Path) -> list[Finding]:
     """What an agent would do and observe in a model file, and what the ray-caster cannot draw of it."""
     import mjraycast
 
-    from .envs.load import load_world
+    from .envs.mjcf import load_world
     from .envs.names import MJCF
     from .envs.render import gl
 

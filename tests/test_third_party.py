@@ -38,6 +38,7 @@ CASES = [
     Case("gymnasium:Hopper-v5", "proprio", updates=50),
     Case("gymnasium:Ant-v5", "pixels"),
     Case("gymnasium:PointMaze_UMaze-v3", "proprio", "gymnasium-robotics", "gymnasium_robotics"),
+    Case("gymnasium:AntMaze_UMaze-v5", "proprio", "gymnasium-robotics", "gymnasium_robotics"),
     Case("gymnasium:MiniGrid-Empty-5x5-v0", "pixels", "minigrid", "minigrid"),
     Case("gymnasium:MiniGrid-Empty-5x5-v0", "proprio", "minigrid", "minigrid", updates=50),
     Case("gymnasium:Crafter-v1", "pixels", "crafter", updates=50),

@@ -1,4 +1,4 @@
-"""All that touches a simulator: worlds, their tasks and pictures, and many of them at once."""
+"""All that touches a simulator: worlds, their tasks and frames, and many of them at once."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,6 @@ if TYPE_CHECKING:
     from .names import list_tasks
     from .tasks import RewardError, Task
     from .vector import VectorEnv
-
-SIZES = (8, 1024)  # smallest and largest picture
-REPEATS = (1, 100)
-OBSERVATIONS = ("pixels", "proprio", "both")
 
 # Loaded when asked for: a worker process, or someone who only lists tasks, should not wait for all of it.
 HOMES = {
@@ -53,7 +49,7 @@ def make(
         name: `walker_walk` (see `list_tasks`), a bare domain such as `walker` (reward always 0), `gymnasium:ID`, or
             `mjcf:FILE.xml`.
         renderer: `raycast` (no OpenGL), `gl` (MuJoCo's own), or `auto`: the first of these that can draw the world.
-        size: width and height of the picture.
+        size: width and height of the image.
         action_repeat: env steps per action; their rewards are summed.
         seed: of the first episode, where `reset` is given none.
         task: the user's own reward, in a world without a task.
@@ -64,30 +60,18 @@ def make(
         mjcf: a model file, instead of a name.
         model: `episode`, `substeps`, `keyframe`, `sensors` and `reset` of a model file (see `mjcf.load`).
     """
+    from .base import EnvOptions
     from .gymnasium import GymnasiumEnv
     from .mujoco_env import MujocoEnv
     from .names import DATASET, GYMNASIUM, full_name
-    from .render import RENDERERS
 
-    _check("size", size, *SIZES)
-    _check("action_repeat", action_repeat, *REPEATS)
-    if renderer not in RENDERERS:
-        raise ValueError(f"A renderer is one of {', '.join(RENDERERS)}; got {renderer!r}")
-    if obs not in OBSERVATIONS:
-        raise ValueError(f"obs is one of {', '.join(OBSERVATIONS)}; got {obs!r}")
     if (name is None) == (mjcf is None):
         raise ValueError("make takes a name, or a model file as mjcf=, and not both")
     if model and mjcf is None:
         raise TypeError(f"make takes no argument {next(iter(model))!r} without mjcf=")
     name = full_name(f"mjcf:{mjcf}" if name is None else str(name), {**(env_args or {}), **model})
-    seen = None if camera is None else str(camera)
     if name.startswith(DATASET):
         raise ValueError(f"{name} is a data set: there is no simulator to make")
-    if name.startswith(GYMNASIUM):
-        return GymnasiumEnv(name, renderer, size, action_repeat, seed, task, obs, seen)
-    return MujocoEnv(name, renderer, size, action_repeat, seed, task, obs, observe_as, seen)
-
-
-def _check(what: str, value: int, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ValueError(f"{what} is a whole number from {low} to {high}; got {value!r}")
+    camera = None if camera is None else str(camera)
+    options = EnvOptions(name, renderer, size, action_repeat, seed, task, obs, observe_as, camera)
+    return GymnasiumEnv(options) if name.startswith(GYMNASIUM) else MujocoEnv(options)

@@ -1,24 +1,61 @@
 """What all environments have in common: observations, repeated actions, and snapshots beside them."""
 
+import functools
+from dataclasses import dataclass
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
 import gymnasium
+import mujoco
 import numpy as np
 from gymnasium import spaces
 
-from .tasks import PhysicsReward
+from .render import RENDERERS, Renderer, make_renderer
+from .tasks import PhysicsReward, Task
+from .world import World
 
+SIZES = (8, 1024)  # smallest and largest image
+REPEATS = (1, 100)
+SEEDS = (0, 2**32 - 1)
+OBSERVATIONS = ("pixels", "proprio", "both")
 Observation = dict[str, Any]
 HERE = str(Path(__file__).parent)
+
+
+@dataclass(frozen=True)
+class EnvOptions:
+    """What `make` was given, checked."""
+
+    name: str
+    renderer: str
+    size: int
+    action_repeat: int
+    seed: int
+    task: Task | None
+    obs: str
+    observe_as: str | None
+    camera: str | None
+
+    def __post_init__(self) -> None:
+        for what, limits in (("size", SIZES), ("action_repeat", REPEATS), ("seed", SEEDS)):
+            check_whole(what, getattr(self, what), *limits)
+        for what, choices in (("renderer", RENDERERS), ("obs", OBSERVATIONS)):
+            if getattr(self, what) not in choices:
+                raise ValueError(f"{what} is one of {', '.join(choices)}; got {getattr(self, what)!r}")
+
+
+def check_whole(what: str, value: Any, low: int, high: int) -> None:
+    """A whole number of the user's."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        raise ValueError(f"{what} is a whole number from {low} to {high}; got {value!r}")
 
 
 class EnvError(RuntimeError):
     """The environment's own code failed, not this package."""
 
 
-def own_error(name: str, doing: str, error: Exception, module: str | None = None) -> EnvError:
+def own_error(name: str, doing: str, error: BaseException, module: str | None = None) -> EnvError:
     """Says what an environment raised, and in which line: of its `module`'s file if that is in the traceback."""
     frames = [frame for frame in extract_tb(error.__traceback__)[1:] if not frame.filename.startswith(HERE)]
     own = [frame for frame in frames if frame.filename == module] or frames[-1:]
@@ -40,22 +77,30 @@ class Env(gymnasium.Env[Observation, Any]):
     """Choices of each discrete action; empty for continuous actions."""
     episode: int
     """Env steps, unless something ends it early."""
-    state_size: int
-    """Length of one snapshot."""
+    state_layout: dict[str, int]
+    """Names and lengths of a snapshot's parts."""
     terminates: bool
     """Whether something can end an episode before its time."""
     draws_states = True
     """Whether images of stored states can be drawn."""
+    _world: World | None
+    """The simulation that is drawn, and that rewards of `physics` are asked about."""
 
-    def __init__(self, name: str, size: int, action_repeat: int, seed: int, obs: str) -> None:
-        self.name, self.size, self.action_repeat = name, size, action_repeat
+    def __init__(self, options: EnvOptions) -> None:
+        self.options = options
+        self.name, self.size, self.action_repeat = options.name, options.size, options.action_repeat
         self.image_buffer: np.ndarray | None = None
-        self._draws = obs != "proprio"
-        self._next_seed: int | None = _checked(seed)
+        self._draws = options.obs != "proprio"
+        self._next_seed: int | None = int(options.seed)
         self._physics_reward: PhysicsReward | None = None
         """The user's own, if it is one of `physics`."""
         self._env_steps = 0
         self._running = False  # an episode has begun and not ended
+
+    @functools.cached_property
+    def state_size(self) -> int:
+        """Length of one snapshot."""
+        return sum(self.state_layout.values())
 
     def _set_spaces(self, action: spaces.Space[Any], flat_action: spaces.Box, proprio: int) -> None:
         self.action_space, self.flat_action_space = action, flat_action
@@ -66,7 +111,9 @@ class Env(gymnasium.Env[Observation, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
         """Starts an episode; with a seed, one that depends on nothing else. The first has the seed given to `make`."""
-        seed = self._next_seed if seed is None else _checked(int(seed))
+        if seed is not None:
+            check_whole("seed", seed, *SEEDS)
+        seed = self._next_seed if seed is None else int(seed)
         super().reset(seed=seed)
         self._next_seed = None
         self._begin(seed)
@@ -117,8 +164,40 @@ class Env(gymnasium.Env[Observation, Any]):
             image = np.zeros((self.size, self.size, 3), np.uint8) if self.image_buffer is None else self.image_buffer
         return {"image": image, "proprio": self._proprio()}
 
+    @functools.cached_property
+    def _renderer(self) -> Renderer | None:
+        """Draws the simulation; none where the environment draws or observes its image."""
+        if self._world is None or not self.draws_states:
+            return None
+        model, data = self._world.model, self._world.data
+        return make_renderer(model, data, self._camera(), self.size, self.options.renderer)
+
+    @property
+    def renderer(self) -> str:
+        """What draws: raycast, gl-egl, gl-osmesa, or gymnasium (the environment itself); none for vectors alone."""
+        if not self._draws:
+            return "none"
+        return self._renderer.name if self._renderer else "gymnasium"
+
     def render(self, out: np.ndarray | None = None) -> np.ndarray:
         """The current image, drawn into `out` when that is given."""
+        assert self._renderer
+        return self._renderer.render(out)
+
+    def draw(self, states: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+        """Images of stored states, uint8 (n, size, size, 3), where MuJoCo is behind; ends the running episode."""
+        if not self._renderer or not self._world:
+            raise RuntimeError(f"{self.name} draws itself: stored states cannot be drawn")
+        self._running = False
+        physics = states[:, self.state_size - self._world.snapshot.size :]
+        return np.stack([self._renderer.render() for _ in self._world.replay(physics, drawn)])
+
+    def close(self) -> None:
+        """Frees the renderer, if one was made."""
+        if vars(self).get("_renderer"):
+            self._renderer.close()  # type: ignore[union-attr]
+
+    def _camera(self) -> mujoco.MjvCamera | int:
         raise NotImplementedError
 
     def _begin(self, seed: int | None) -> None:
@@ -147,8 +226,3 @@ class Env(gymnasium.Env[Observation, Any]):
         """Length of `info["drawn"]`."""
         return self._drawn().size
 
-
-def _checked(seed: int) -> int:
-    if not 0 <= seed < 2**32:
-        raise ValueError(f"A seed is a whole number from 0 to 2**32 - 1; got {seed}")
-    return seed

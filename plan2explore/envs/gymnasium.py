@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import functools
 import importlib.util
 import inspect
 import math
@@ -13,10 +12,9 @@ import gymnasium
 import mujoco
 import numpy as np
 
-from .base import Env, EnvError, own_error
+from .base import Env, EnvError, EnvOptions, own_error
 from .names import GYMNASIUM, split_world
 from .registered import received_spec
-from .render import Renderer, make_renderer
 from .spaces import ActionVector, ObservationParts, resize
 from .state import Snapshot
 from .suite import Physics
@@ -61,7 +59,7 @@ def make_inner(name: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
         if "keyword argument" in str(error):
             raise ValueError(f"{name}: {error}") from error
         raise own_error(name, "its constructor", error) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise own_error(name, "its constructor", error) from error
 
 
@@ -130,27 +128,16 @@ class GymnasiumEnv(Env):
 
     terminates = True
 
-    def __init__(
-        self,
-        name: str,
-        renderer: str,
-        size: int,
-        action_repeat: int,
-        seed: int,
-        task: Task | None = None,
-        obs: str = "both",
-        camera: str | None = None,
-    ) -> None:
-        super().__init__(name, size, action_repeat, seed, obs)
-        self._inner = make_inner(name, "rgb_array")
-        self._task = task
+    def __init__(self, options: EnvOptions) -> None:
+        super().__init__(options)
+        self._inner = make_inner(self.name, "rgb_array")
+        self._task = options.task
         self.episode = (self._inner.spec.max_episode_steps if self._inner.spec else None) or EPISODE
-        self._renderer_name, self._camera = renderer, camera
         try:
-            self._simulation = simulation_of(self._inner)
-            self._actions = ActionVector(self._inner.action_space, name)
-            self._parts = ObservationParts(self._inner.observation_space, name)
-            self._check(task)
+            self._world = simulation_of(self._inner)
+            self._actions = ActionVector(self._inner.action_space, self.name)
+            self._parts = ObservationParts(self._inner.observation_space, self.name)
+            self._check(options)
         except ValueError:
             self._inner.close()
             raise
@@ -158,41 +145,28 @@ class GymnasiumEnv(Env):
         native = self._inner.action_space if self.discrete else self._actions.space
         self._set_spaces(native, self._actions.space, self._parts.size)
         self.state_layout = {"observation": self._parts.size, "action": self.action_size}
-        """Names and lengths of a snapshot's parts."""
         self._flat = self._parts.size + self.action_size
-        if self._simulation:
-            self._snapshot = Snapshot(self._simulation.model, self._inner.unwrapped.data)  # type: ignore[attr-defined]
+        if self._world:
+            self._snapshot = Snapshot(self._world.model, self._inner.unwrapped.data)  # type: ignore[attr-defined]
             self.state_layout |= self._snapshot.layout()
-        self.draws_states = self._simulation is not None and not self._parts.has_image
-        self.state_size = sum(self.state_layout.values())
+        self.draws_states = self._world is not None and not self._parts.has_image
         self._physics_state = np.zeros(self.state_size - self._flat)
 
-    def _check(self, task: Task | None) -> None:
-        if self._simulation is None and (self._renderer_name != "auto" or self._camera is not None):
-            what = f"its renderer can only be 'auto', got {self._renderer_name!r}" if self._camera is None else "no cameras"
+    def _check(self, options: EnvOptions) -> None:
+        if self._world is None and (options.renderer != "auto" or options.camera is not None):
+            what = f"its renderer can only be 'auto', got {options.renderer!r}" if options.camera is None else "no cameras"
             raise ValueError(f"{self.name} draws itself: {what}")
-        if self._simulation and self._camera is not None:
-            find_camera(self._simulation.model, self._camera)
-        if task is not None:
-            check_reward(self.name, task, self._simulation)
-            if self._simulation and not task.of_transitions:
-                self._physics_reward = PhysicsReward(task, self._simulation.physics)
+        if self._world and options.camera is not None:
+            find_camera(self._world.model, options.camera)
+        if self._task is not None:
+            check_reward(self.name, self._task, self._world)
+            if self._world and not self._task.of_transitions:
+                self._physics_reward = PhysicsReward(self._task, self._world.physics)
 
-    @functools.cached_property
-    def _renderer(self) -> Renderer | None:
-        """Draws the simulation; none where the environment draws or observes its image."""
-        if not self.draws_states or self._simulation is None:
-            return None
-        model, data = self._simulation.model, self._simulation.data
-        camera = own_camera(self._inner) if self._camera is None else find_camera(model, self._camera)
-        return make_renderer(model, data, camera, self.size, self._renderer_name)
-
-    @property
-    def renderer(self) -> str:
-        """What draws: raycast, gl-egl, gl-osmesa, or gymnasium (the environment itself); none for vectors alone."""
-        if not self._draws:
-            return "none"
-        return self._renderer.name if self._renderer else "gymnasium"
+    def _camera(self) -> mujoco.MjvCamera | int:
+        if self.options.camera is None or self._world is None:
+            return own_camera(self._inner)
+        return find_camera(self._world.model, self.options.camera)
 
     @property
     def fps(self) -> float:
@@ -203,8 +177,8 @@ class GymnasiumEnv(Env):
         with self._own_errors("reset"):
             self._last, _ = self._inner.reset(seed=seed)
         self._control_before = None
-        if self._simulation:
-            self._simulation.restore_drawn(self._drawn())
+        if self._world:
+            self._world.restore_drawn(self._drawn())
 
     def _env_step(self, control: Any, state: np.ndarray) -> tuple[float, bool, bool]:
         before = copy.deepcopy(self._parts.rest(self._last)) if self._task else None  # it may be changed in place
@@ -226,7 +200,7 @@ class GymnasiumEnv(Env):
             raise EnvError(f"{self.name} itself returned an observation that is not finite in {doing}: {vector}")
         action = np.zeros(self.action_size) if self._control_before is None else self._actions.flatten(self._control_before)
         out[self._parts.size : self._flat] = action
-        if self._simulation:
+        if self._world:
             self._snapshot.read(self._physics_state)
             out[self._flat :] = self._physics_state
 
@@ -239,11 +213,11 @@ class GymnasiumEnv(Env):
 
     def _simulate(self) -> None:
         """Puts the present state into the simulation beside the environment."""
-        assert self._simulation is not None
-        next(self._simulation.snapshot.replay(self._physics_state[None]))
+        assert self._world is not None
+        next(self._world.snapshot.replay(self._physics_state[None]))
 
     def _drawn(self) -> np.ndarray:
-        return read_fields(self._inner.unwrapped.model, POSES) if self._simulation else np.zeros(0)  # type: ignore[attr-defined]
+        return read_fields(self._inner.unwrapped.model, POSES) if self._world else np.zeros(0)  # type: ignore[attr-defined]
 
     def _control(self, vector: np.ndarray) -> Any:
         return self._actions.to_native(vector)
@@ -271,7 +245,7 @@ class GymnasiumEnv(Env):
         """The image that is observed, or one of the simulation, or else the environment's own drawing, resized."""
         if self._renderer:
             self._simulate()
-            return self._renderer.render(out)
+            return super().render(out)
         image = self._parts.image(self._last, self.size) if self._parts.has_image else resize(self._draw(), self.size)
         if out is None:
             return image
@@ -285,28 +259,20 @@ class GymnasiumEnv(Env):
         except gymnasium.error.DependencyNotInstalled as error:
             raise RuntimeError(f"{self.name} needs another package to draw itself: {error}") from error
 
-    def draw(self, states: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-        """Images of stored states, uint8 (n, size, size, 3), where MuJoCo is behind; the running episode is over."""
-        if not self._renderer or not self._simulation:
-            raise RuntimeError(f"{self.name} draws itself: stored states cannot be drawn")
-        self._running = False
-        return np.stack([self._renderer.render() for _ in self._simulation.replay(states[:, self._flat :], drawn)])
-
     @contextlib.contextmanager
     def _own_errors(self, doing: str) -> Iterator[None]:
         try:
             yield
         except gymnasium.error.DependencyNotInstalled:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # code that calls sys.exit has failed too
             source = inspect.getsourcefile(type(self._inner.unwrapped))
             raise own_error(self.name, doing, error, source) from error
 
     def close(self) -> None:
         """Closes the environment behind, and the renderer, if one was made."""
         self._inner.close()
-        if vars(self).get("_renderer"):
-            self._renderer.close()  # type: ignore[union-attr]
+        super().close()
 
 
 def check_reward(name: str, task: Task, simulation: World | None) -> None:

@@ -1,5 +1,6 @@
 """A MuJoCo model file as a world: actuators are its actions, joints or sensors its observations."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from . import suite
+from .names import MJCF, split_name, split_world
 from .registered import find_function
 from .suite import Physics, base
 from .world import POSES, World
@@ -39,6 +42,18 @@ class ModelTask(base.Task):
     def get_reward(self, physics: Any) -> float:
         """There is none."""
         return 0.0
+
+
+def load_world(name: str) -> World:
+    """The simulation of a world of the suite, a maze, or a model file; without a task its reward is always 0."""
+    if not name.startswith(MJCF):
+        return suite.load(*split_name(name))
+    path, arguments = split_world(name)
+    known = tuple(inspect.signature(load).parameters)[1:]
+    unknown = sorted(set(arguments) - set(known))
+    if unknown:
+        raise ValueError(f"The world of a model file takes no argument {unknown[0]!r}; it takes {', '.join(known)}")
+    return load(path.removeprefix(MJCF), **arguments)
 
 
 def load(

@@ -1,18 +1,17 @@
 """MuJoCo worlds as Gymnasium environments, with the physics state beside the pixels: the suite, mazes, and model files."""
 
-import functools
 from typing import Any
 
+import mujoco
 import numpy as np
 from gymnasium import spaces
 
 from . import suite
-from .base import Env, EnvError
-from .load import load_world
+from .base import Env, EnvError, EnvOptions
+from .mjcf import load_world
 from .names import is_suite, split_name
-from .render import Renderer, make_renderer
 from .tasks import PhysicsReward, Task
-from .world import find_camera
+from .world import World, find_camera
 
 
 class MujocoEnv(Env):
@@ -21,27 +20,17 @@ class MujocoEnv(Env):
     Snapshots are those of `Snapshot`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        renderer: str,
-        size: int,
-        action_repeat: int,
-        seed: int,
-        task: Task | None = None,
-        obs: str = "both",
-        observe_as: str | None = None,
-        camera: str | None = None,
-    ) -> None:
-        super().__init__(name, size, action_repeat, seed, obs)
-        self._world = load_world(name)
-        self._observer = self._world.task if observe_as is None else self._observer_of(observe_as)
+    _world: World
+
+    def __init__(self, options: EnvOptions) -> None:
+        super().__init__(options)
+        self._world = load_world(self.name)
+        self._observer = self._world.task if options.observe_as is None else self._observer_of(options.observe_as)
         self.physics, self.episode = self._world.physics, self._world.episode
-        self._physics_reward = self._check_task(task)
-        self.state_size, self.state_layout = self._world.snapshot.size, self._world.snapshot.layout()
-        self.terminates = name.startswith("lqr")  # nothing else in the suite ends an episode before its time
-        self.camera = find_camera(self._world.model, self._world.camera if camera is None else camera)
-        self._renderer_name = renderer
+        self._physics_reward = self._check_task(options.task)
+        self.state_layout = self._world.snapshot.layout()
+        self.terminates = self.name.startswith("lqr")  # nothing else in the suite ends an episode before its time
+        self.camera = find_camera(self._world.model, self._world.camera if options.camera is None else options.camera)
         if self._draws:
             _ = self._renderer  # what cannot be drawn is said now
         spec = self._world.task.action_spec(self.physics)
@@ -70,14 +59,8 @@ class MujocoEnv(Env):
             raise ValueError(f"Task {task.name!r} is the suite's own: make({task.name!r}) instead")
         return PhysicsReward(task, self.physics)
 
-    @functools.cached_property
-    def _renderer(self) -> Renderer:
-        return make_renderer(self._world.model, self._world.data, self.camera, self.size, self._renderer_name)
-
-    @property
-    def renderer(self) -> str:
-        """What draws: raycast, gl-egl or gl-osmesa; none for vectors alone."""
-        return self._renderer.name if self._draws else "none"
+    def _camera(self) -> mujoco.MjvCamera:
+        return self.camera
 
     @property
     def fps(self) -> float:
@@ -121,17 +104,7 @@ class MujocoEnv(Env):
         parts = self._observer.get_observation(self.physics).values()
         return np.concatenate([np.ravel(part) for part in parts], dtype=np.float32, casting="same_kind")
 
-    def render(self, out: np.ndarray | None = None) -> np.ndarray:
-        """The current image, drawn into `out` when that is given."""
-        return self._renderer.render(out)
-
     def draw(self, states: np.ndarray, drawn: np.ndarray) -> np.ndarray:
         """Images of stored states, uint8 (n, size, size, 3); the running episode, if any, is over."""
-        self._world.reset()
-        self._running = False
-        return np.stack([self._renderer.render() for _ in self._world.replay(states, drawn)])
-
-    def close(self) -> None:
-        """Frees the renderer, if one was made."""
-        if "_renderer" in vars(self):
-            self._renderer.close()
+        self._world.reset()  # the task's own constants, such as the size of its target
+        return super().draw(states, drawn)

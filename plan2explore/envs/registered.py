@@ -76,5 +76,5 @@ def import_modules(names: Sequence[str]) -> None:
     for name in names:
         try:
             importlib.import_module(name)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ValueError(f"--import {name}: {type(error).__name__}: {error}") from error

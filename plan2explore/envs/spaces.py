@@ -1,6 +1,9 @@
 """Gymnasium's spaces as the agent takes them: an action is one float vector, an observation an image and a vector."""
 
+import functools
+import itertools
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,8 @@ from PIL import Image
 
 CHANNELS = (1, 3)
 SMALLEST_IMAGE = 16  # pixels: a smaller array of bytes is symbols, such as MiniGrid's view of 7 x 7 cells
+MOST_FRAMES = 16  # tiled into one image
+EMPTY = spaces.Box(-np.inf, np.inf, (0,), np.float32)
 
 
 class ActionVector:
@@ -104,86 +109,111 @@ def _without_bits(space: spaces.Space[Any]) -> spaces.Space[Any]:
 class ObservationParts:
     """Splits observations of a space into an image, if there is one, and everything else, flattened into a vector.
 
-    Several images are tiled into one. Entries of a Dict that cannot be flattened (a text without a fixed length, say) are
-    left out.
+    Several images, and the frames of a stack, are tiled into one. Texts, and what has no fixed length, are left out.
     """
 
     def __init__(self, space: spaces.Space[Any], name: str) -> None:
-        self._images: list[str] = []
-        self.vector_space: spaces.Space[Any] = space
-        """Space of what rewards get: the observation without its image."""
-        self.has_image = is_image(space)
-        self._keys: list[str] | None = None
-        if self.has_image:
-            self.vector_space = spaces.Box(-np.inf, np.inf, (0,), np.float32)
-        elif isinstance(space, spaces.Dict):
-            self._images = [key for key, part in space.spaces.items() if is_image(part)]
-            self._keys = [key for key, part in space.spaces.items() if not is_image(part) and _can_be_flat(part)]
-            self.vector_space = spaces.Dict({key: space.spaces[key] for key in self._keys})
-            self.has_image = bool(self._images)
-        if not _can_be_flat(self.vector_space):
-            raise ValueError(f"{name} has observations {space}, which gymnasium.spaces.flatten cannot flatten")
+        self._images: list[tuple[Any, ...]] = []
+        self.vector_space = self._without_images(space, (), name) or EMPTY
+        """Space of what rewards get: the observation without its images."""
+        self.has_image = bool(self._images)
         self.size = spaces.flatdim(self.vector_space)
         if not self.size and not self.has_image:
-            raise ValueError(f"{name} has observations {space}, with nothing in them for the agent")
+            raise ValueError(f"{name} has observations {space}: no image, and nothing that gymnasium.spaces can flatten")
+
+    def _without_images(self, space: spaces.Space[Any], path: tuple[Any, ...], name: str) -> spaces.Space[Any] | None:
+        """The space without images, whose places are noted. In a tuple an empty vector stands for what is left out."""
+        if isinstance(space, spaces.Dict):
+            parts = {key: self._without_images(part, (*path, key), name) for key, part in space.spaces.items()}
+            kept = {key: part for key, part in parts.items() if part is not None}
+            return spaces.Dict(kept) if kept else None
+        if isinstance(space, spaces.Tuple):
+            return spaces.Tuple([self._without_images(part, (*path, at), name) or EMPTY for at, part in enumerate(space)])
+        if is_image(space):
+            self._images.append(path)
+            return None
+        if _is_bytes(space) and sum(length >= SMALLEST_IMAGE for length in space.shape or ()) > 1:
+            raise ValueError(
+                f"{name} observes uint8 of shape {space.shape}, neither an image nor a stack of at most {MOST_FRAMES}: wrap "
+                "it in gymnasium.wrappers.TransformObservation, or in FlattenObservation if it is meant as a vector"
+            )
+        return space if _can_be_flat(space) else None
 
     def rest(self, observation: Any) -> Any:
-        """The observation without its image, as `vector_space` says."""
-        if self._keys is not None:
-            return {key: observation[key] for key in self._keys}
-        return np.zeros(0, np.float32) if self.has_image else observation
+        """The observation without its images, as `vector_space` says."""
+        return _select(self.vector_space, observation)
 
     def vector(self, observation: Any) -> np.ndarray:
-        """Everything but the image, float64 (size,)."""
-        if not self.size:
-            return np.zeros(0)
+        """Everything but the images, float64 (size,)."""
         return np.asarray(spaces.flatten(self.vector_space, self.rest(observation)), np.float64)
 
     def unflatten(self, vector: np.ndarray) -> Any:
         """What `rest` returned, from its `vector`."""
-        if isinstance(self.vector_space, spaces.Box):
-            vector = vector.astype(self.vector_space.dtype)
         return spaces.unflatten(self.vector_space, vector)
 
     def image(self, observation: Any, size: int) -> np.ndarray:
         """The image that is observed, uint8 (size, size, 3); several are tiled, row by row, on black."""
-        if not self._images:
-            return resize(np.asarray(observation), size)
-        side = math.ceil(math.sqrt(len(self._images)))
+        found = [functools.reduce(operator.getitem, path, observation) for path in self._images]
+        frames = [frame for image in found for frame in _frames(np.asarray(image))]
+        side = math.ceil(math.sqrt(len(frames)))
         tile = size // side
-        image = np.zeros((size, size, 3), np.uint8)
-        for index, key in enumerate(self._images):
+        tiled = np.zeros((size, size, 3), np.uint8)
+        for index, frame in enumerate(frames):
             row, column = np.multiply(divmod(index, side), tile)
-            image[row : row + tile, column : column + tile] = resize(np.asarray(observation[key]), tile)
-        return image
+            tiled[row : row + tile, column : column + tile] = resize(frame, tile)
+        return tiled
+
+
+def _select(space: spaces.Space[Any], observation: Any) -> Any:
+    """The part of an observation that is in a space."""
+    if isinstance(space, spaces.Dict):
+        return {key: _select(part, observation[key]) for key, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(itertools.starmap(_select, zip(space, observation, strict=True)))
+    return np.zeros(0, np.float32) if space.shape == EMPTY.shape else observation
+
+
+def _is_bytes(space: spaces.Space[Any]) -> bool:
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8
 
 
 def is_image(space: spaces.Space[Any]) -> bool:
-    """uint8 (height, width), or with 1 or 3 channels, last or first, and not tiny."""
-    if not isinstance(space, spaces.Box) or space.dtype != np.uint8:
+    """uint8 (height, width), or with 1 or 3 channels, last or first, and not tiny; or a stack of a few of these."""
+    if not _is_bytes(space) or len(space.shape or ()) not in (2, 3, 4):
         return False
-    shape = space.shape
-    if len(shape) == 3:
-        shape = shape[:-1] if shape[-1] in CHANNELS else shape[1:] if shape[0] in CHANNELS else ()
-    return len(shape) == 2 and min(shape) >= SMALLEST_IMAGE
+    frames = _frames(np.broadcast_to(np.uint8(0), space.shape or ()))
+    return bool(frames) and min(frames[0].shape[:2]) >= SMALLEST_IMAGE
+
+
+def _frames(image: np.ndarray) -> list[np.ndarray]:
+    """The images (height, width) or (height, width, channels) in an array; none if there are too many.
+
+    They lie along the first axis, or, grey ones, along a last one that is shorter.
+    """
+    if image.ndim == 2 or (image.ndim == 3 and image.shape[-1] in CHANNELS):
+        return [image]
+    if image.ndim == 3 and image.shape[0] in CHANNELS:
+        return [np.moveaxis(image, 0, -1)]
+    stack = np.moveaxis(image, -1, 0) if image.ndim == 3 and image.shape[-1] < image.shape[0] else image
+    frames = [frame for part in stack for frame in _frames(part)]
+    return frames if len(frames) <= MOST_FRAMES else []
 
 
 def _can_be_flat(space: spaces.Space[Any]) -> bool:
     try:
-        spaces.flatdim(space)
+        return not isinstance(space, spaces.Text) and spaces.flatdim(space) >= 0
     except (NotImplementedError, ValueError):
         return False
-    return True
 
 
 def resize(image: np.ndarray, size: int) -> np.ndarray:
-    """An image of any size, grey or coloured, channels first or last, as uint8 (size, size, 3)."""
+    """An image of any size, grey or coloured, channels first or last, as uint8 (size, size, 3); without transparency."""
     if image.ndim == 3 and image.shape[-1] not in CHANNELS:
-        image = np.moveaxis(image, 0, -1)
+        image = np.moveaxis(image, 0, -1) if image.shape[0] in CHANNELS else image[..., :3]
     if image.ndim == 3 and image.shape[-1] == 1:
         image = image[..., 0]
-    picture = Image.fromarray(np.ascontiguousarray(image, np.uint8)).convert("RGB")
-    return np.array(picture.resize((size, size), Image.Resampling.BOX))
+    resized = Image.fromarray(np.ascontiguousarray(image, np.uint8)).convert("RGB")
+    return np.array(resized.resize((size, size), Image.Resampling.BOX))
 
 
 # --- Spaces in files ---

@@ -1,6 +1,7 @@
 """A compact snapshot of all that a reward can depend on, taken from a MuJoCo simulation and put back exactly."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -61,10 +62,15 @@ class Snapshot:
 
 
 class WriteGuard:
-    """Tells whether somebody has written to a simulation: to what MuJoCo integrates, is told or computes, or its model."""
+    """Tells whether somebody has written to dm_control's `physics`.
 
-    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
-        self._model, self._data = model, data
+    That is: to what MuJoCo integrates, is told or computes, to its model, or as a new attribute of these objects.
+    """
+
+    def __init__(self, physics: Any) -> None:
+        self._objects = {name: getattr(physics, name) for name in ("data", "model")} | {"physics": physics}
+        self._known = {name: set(vars(each)) for name, each in self._objects.items()}
+        self._model, self._data = model, data = physics.model.ptr, physics.data.ptr
         self._spec = int(mujoco.mjtState.mjSTATE_INTEGRATION.value)
         self._state = np.zeros(mujoco.mj_stateSize(model, self._spec))
         self._stored = [getattr(data, name) for name in STORED + FOLLOWS]
@@ -75,6 +81,16 @@ class WriteGuard:
         """The state, to be compared with that of another moment."""
         mujoco.mj_getState(self._model, self._data, self._state, self._spec)
         return b"".join([self._state.tobytes(), *[array.tobytes() for array in self._stored]])
+
+    def new_attributes(self) -> list[str]:
+        """What dm_control's objects have that neither they had before nor their classes have."""
+        return [
+            name
+            for key, each in self._objects.items()
+            if len(vars(each)) > len(self._known[key])
+            for name in vars(each).keys() - self._known[key]
+            if not hasattr(type(each), name)
+        ]
 
     def read_model(self) -> bytes:
         """The model without its assets, likewise."""

@@ -150,14 +150,14 @@ def call_reward(function: Callable[..., Any], name: str, where: Callable[[], str
 class PhysicsReward:
     """The user's reward as a function of `physics`, which is found out if it writes there.
 
-    Such a reward would change the world that it scores, and pay otherwise when episodes are relabelled. The state is
-    compared at every step, the model from `begin` to `end`: in between the world itself does not change it.
+    Such a reward would change the world that it scores, or pay otherwise when episodes are relabelled. State and attributes
+    are compared at every step, the model from `begin` to `end`: in between the world itself does not change it.
     """
 
     def __init__(self, task: Task, physics: Any) -> None:
         assert task.reward is not None
         self._function, self._name, self._physics = task.reward, task.name, physics
-        self._guard = WriteGuard(physics.model.ptr, physics.data.ptr)
+        self._guard = WriteGuard(physics)
 
     def begin(self) -> None:
         """Call it when the model of an episode is as it will be."""
@@ -167,15 +167,17 @@ class PhysicsReward:
         """The reward of the current state."""
         before = self._guard.read_state()
         reward = call_reward(self._function, self._name, where, self._physics)
-        self._compare("state", before, self._guard.read_state(), where)
+        self._check("state", self._guard.read_state() != before, where)
+        for name in self._guard.new_attributes():
+            self._check(f"attribute {name!r}", True, where)
         return reward
 
     def end(self, where: Callable[[], str]) -> None:
         """Call it at the end of the episode, or of a part of it."""
-        self._compare("model", self._model, self._guard.read_model(), where)
+        self._check("model", self._guard.read_model() != self._model, where)
 
-    def _compare(self, part: str, before: bytes, after: bytes, where: Callable[[], str]) -> None:
-        if after != before:
+    def _check(self, part: str, written: bool, where: Callable[[], str]) -> None:
+        if written:
             raise RewardError(f"Reward {self._name!r} has written to physics (its {part}): it may only read it ({where()})")
 
 

@@ -9,11 +9,10 @@ import itertools
 import logging
 import os
 import signal
-import socket
 import subprocess
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from multiprocessing.connection import Connection, Pipe
 from typing import Any, Self
 
 import numpy as np
@@ -28,15 +27,15 @@ from .worker import (
     RESET,
     STEP,
     Assignment,
+    Batch,
     HungUp,
     Make,
     Spec,
     common_spec,
     map_arrays,
     python_command,
-    receive_bytes,
-    receive_content,
-    send_message,
+    receive,
+    send,
 )
 
 log = logging.getLogger("plan2explore.envs")
@@ -44,29 +43,6 @@ log = logging.getLogger("plan2explore.envs")
 DEATHS_IN_A_ROW = 3  # a worker that dies this often without finishing one step would do so for ever
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "NUMBA")}
 BOOT = "from plan2explore.envs.worker import serve; serve(*map(int, sys.argv[1:]))"
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What all environments returned, a row each; views of the shared memory, valid until the next `send`.
-
-    `first` marks the first observation of an episode: reward 0, not ended, the action before it was ignored.
-    `lost` marks those first observations that came in place of a step because the worker died: the episode
-    before them never ends, drop it. `state` has a row per repeated physics step; unused rows, all but one at
-    `first`, are NaN. `drawn` is what the task drew into the model for the episode, and stays until its end.
-    """
-
-    image: np.ndarray  # uint8 (count, size, size, 3)
-    proprio: np.ndarray  # float32 (count, P)
-    reward: np.ndarray  # float64 (count,)
-    terminated: np.ndarray  # bool (count,)
-    truncated: np.ndarray  # bool (count,)
-    first: np.ndarray  # bool (count,)
-    env_steps: np.ndarray  # int64 (count,), since the episode's start
-    state: np.ndarray  # float64 (count, action_repeat, S)
-    drawn: np.ndarray  # float64 (count, D)
-    lost: np.ndarray  # bool (count,)
-    episodes: np.ndarray  # int64 (count,), started so far: this one has the number before
 
 
 class WorkerError(RuntimeError):
@@ -77,7 +53,7 @@ class Worker:
     """The parent's end of one worker process, which starts at once."""
 
     process: subprocess.Popen[bytes]
-    channel: socket.socket
+    channel: Connection
 
     def __init__(self, number: int, assignment: Assignment, memory: int) -> None:
         self.number, self.assignment, self.memory = number, assignment, memory
@@ -86,7 +62,7 @@ class Worker:
 
     def start(self) -> None:
         """Starts the process and tells it what to do."""
-        self.channel, theirs = socket.socketpair()
+        self.channel, theirs = Pipe()
         # The child inherits the mask: no Ctrl-C can hit it between its start and its own call to ignore it.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, LEFT_TO_PARENT)
         try:
@@ -99,29 +75,26 @@ class Worker:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             theirs.close()
-        with contextlib.suppress(ConnectionError):  # `hear` will find out
-            send_message(self.channel, DONE, self.assignment)
+        with contextlib.suppress(ConnectionError):  # `receive` will find out
+            send(self.channel, DONE, self.assignment)
 
-    def tell(self, command: bytes) -> None:
-        with contextlib.suppress(ConnectionError):  # `hear` will find out
-            self.channel.sendall(command)
+    def send(self, command: bytes) -> None:
+        with contextlib.suppress(ConnectionError):  # `receive` will find out
+            self.channel.send_bytes(command)
 
-    def hear(self) -> None:
-        """Waits for an answer; HungUp if the worker has died, WorkerError if an environment failed."""
-        if receive_bytes(self.channel, 1) == FAILED:
-            index, text, own = receive_content(self.channel)
+    def receive(self) -> Any:
+        """Waits for an answer, the Spec at first; HungUp if the worker has died, an error if an environment failed."""
+        kind, content = receive(self.channel)
+        if kind == FAILED:
+            index, text, own = content
             who = f"Worker {self.number}" if index is None else f"Environment {index} (worker {self.number})"
             if own is not None:
                 raise EnvError(f"{own} ({who.lower()})")
             raise WorkerError(f"{who} failed: {text.strip().splitlines()[-1]}\nIn the worker:\n{text}")
-
-    def hear_spec(self) -> Spec:
-        """Waits for the Spec that a worker sends when it is ready."""
-        self.hear()
-        return receive_content(self.channel)
+        return content
 
     def end(self) -> int:
-        """Closes the socket, the sign to end, and waits for the process, not patiently; its return code."""
+        """Closes the channel, the sign to end, and waits for the process, not patiently; its return code."""
         self.channel.close()
         try:
             return self.process.wait(GRACE)
@@ -204,7 +177,7 @@ class VectorEnv:
         """Space of one environment's observations."""
         self.action_space = spec.action_space
         """Space of one environment's actions."""
-        self._batch = Batch(**{field.name: read_only(self._arrays[field.name]) for field in fields(Batch)})
+        self._batch = Batch(**{name: read_only(array) for name, array in self._arrays.items() if name != "action"})
 
     @property
     def processes(self) -> list[int]:
@@ -244,7 +217,7 @@ class VectorEnv:
         with self._closed_on_error():
             for worker in self._workers:
                 try:
-                    worker.hear()
+                    worker.receive()
                     worker.deaths = 0
                 except HungUp:
                     self._revive(worker)
@@ -275,7 +248,7 @@ class VectorEnv:
         self._in_flight = self._started = True
         with self._closed_on_error():
             for worker in self._workers:
-                worker.tell(command)
+                worker.send(command)
 
     @contextlib.contextmanager
     def _closed_on_error(self) -> Iterator[None]:
@@ -289,7 +262,7 @@ class VectorEnv:
         """Waits until a worker has built its environments, however often it must be started for that."""
         while True:
             try:
-                return worker.hear_spec()
+                return worker.receive()
             except HungUp:
                 self._restart(worker)
 
@@ -316,9 +289,9 @@ class VectorEnv:
         while True:
             self._restart(worker)
             try:
-                worker.hear_spec()
-                worker.tell(RESET)
-                worker.hear()
+                worker.receive()
+                worker.send(RESET)
+                worker.receive()
                 break
             except HungUp:
                 continue

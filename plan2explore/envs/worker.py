@@ -1,8 +1,8 @@
 """A worker process of `VectorEnv`: its environments, and the memory and messages it shares with its parent.
 
-The parent writes actions into the shared block and one byte to each worker's socket; a worker steps its
-environments, whose pictures are drawn straight into the block, and answers with one byte. Nobody spins, and
-nothing is pickled between the start and an error.
+The parent writes actions into the shared block and sends one byte to each worker; a worker steps its environments, whose
+images are drawn straight into the block, and answers with one byte. Nobody spins, and nothing is pickled between the
+start and an error.
 """
 
 import contextlib
@@ -12,14 +12,13 @@ import os
 import pickle
 import select
 import signal
-import socket
-import struct
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from multiprocessing.connection import Connection
 from typing import Any, Self
 
 import cloudpickle
@@ -34,7 +33,7 @@ GRACE = 2.0  # seconds that a worker has to close its environments before it is 
 
 
 class HungUp(Exception):
-    """The process at the other end of a socket has closed it, usually by ending."""
+    """The process at the other end of a channel has closed it, usually by ending."""
 
 
 def python_command(code: str, *arguments: object) -> list[str]:
@@ -74,20 +73,37 @@ class Spec:
 
     def arrays(self) -> dict[str, tuple[tuple[int, ...], type]]:
         """Shape and type of one environment's row of each shared array."""
-        return {
-            "action": (self.action_space.shape, np.float32),
-            "image": (self.observation_space["image"].shape, np.uint8),
-            "proprio": (self.observation_space["proprio"].shape, np.float32),
-            "reward": ((), np.float64),
-            "terminated": ((), np.bool_),
-            "truncated": ((), np.bool_),
-            "first": ((), np.bool_),
-            "env_steps": ((), np.int64),
-            "state": ((self.action_repeat, self.state_size), np.float64),
-            "drawn": ((self.drawn_size,), np.float64),
-            "lost": ((), np.bool_),
-            "episodes": ((), np.int64),  # started so far; kept here so that it outlives a worker
-        }
+        rows = {each.name: (each.metadata["shape"](self), each.metadata["dtype"]) for each in fields(Batch)}
+        return {"action": (self.action_space.shape, np.float32), **rows}
+
+
+def _rows(dtype: type, shape: Callable[[Spec], tuple[int, ...]] = lambda spec: ()) -> dict[str, Any]:
+    """Of a shared array: its type, and the shape of a row."""
+    return {"dtype": dtype, "shape": shape}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What all environments returned, a row each; views of the shared memory, valid until the next `send`.
+
+    `first` marks the first observation of an episode: reward 0, not ended, the action before it was ignored.
+    `lost` marks those first observations that came in place of a step because the worker died: the episode
+    before them never ends, drop it. `state` has a row per repeated env step; unused rows, all but one at
+    `first`, are NaN. `drawn` is what the task drew into the model for the episode, and stays until its end.
+    `env_steps` counts from the episode's start, `episodes` those started so far: this one has the number before.
+    """
+
+    image: np.ndarray = field(metadata=_rows(np.uint8, lambda spec: spec.observation_space["image"].shape))
+    proprio: np.ndarray = field(metadata=_rows(np.float32, lambda spec: spec.observation_space["proprio"].shape))
+    reward: np.ndarray = field(metadata=_rows(np.float64))
+    terminated: np.ndarray = field(metadata=_rows(np.bool_))
+    truncated: np.ndarray = field(metadata=_rows(np.bool_))
+    first: np.ndarray = field(metadata=_rows(np.bool_))
+    env_steps: np.ndarray = field(metadata=_rows(np.int64))
+    state: np.ndarray = field(metadata=_rows(np.float64, lambda spec: (spec.action_repeat, spec.state_size)))
+    drawn: np.ndarray = field(metadata=_rows(np.float64, lambda spec: (spec.drawn_size,)))
+    lost: np.ndarray = field(metadata=_rows(np.bool_))
+    episodes: np.ndarray = field(metadata=_rows(np.int64))  # kept here so that it outlives a worker
 
 
 def common_spec(specs: list[Spec]) -> Spec:
@@ -114,34 +130,18 @@ def map_arrays(memory: int, spec: Spec, count: int) -> dict[str, np.ndarray]:
     }
 
 
-# ---- messages: one byte in the usual case, a length and a pickle otherwise ----
+def send(channel: Connection, kind: bytes, content: Any) -> None:
+    """A message of more than the usual byte."""
+    channel.send_bytes(kind + cloudpickle.dumps(content))
 
 
-def send_message(channel: socket.socket, kind: bytes, content: Any) -> None:
-    """One byte that says what it is, then a pickle."""
-    body = cloudpickle.dumps(content)
-    channel.sendall(kind + struct.pack("<Q", len(body)) + body)
-
-
-def receive_bytes(channel: socket.socket, length: int) -> bytes:
-    """Exactly `length` bytes, or HungUp."""
-    parts = []
-    while length:
-        try:
-            part = channel.recv(min(length, 1 << 20))
-        except ConnectionError:
-            part = b""
-        if not part:
-            raise HungUp
-        parts.append(part)
-        length -= len(part)
-    return b"".join(parts)
-
-
-def receive_content(channel: socket.socket) -> Any:
-    """The pickle that follows a message's first byte."""
-    (length,) = struct.unpack("<Q", receive_bytes(channel, 8))
-    return pickle.loads(receive_bytes(channel, length))
+def receive(channel: Connection) -> tuple[bytes, Any]:
+    """A message's first byte, and its content if there is more; or HungUp."""
+    try:
+        message = channel.recv_bytes()
+    except (EOFError, OSError):
+        raise HungUp from None
+    return message[:1], pickle.loads(message[1:]) if len(message) > 1 else None
 
 
 # ---- in the worker ----
@@ -161,7 +161,7 @@ class Assignment:
     """What the parent's code has registered."""
 
 
-class Share:
+class EnvGroup:
     """The environments of one worker and their rows of the shared arrays."""
 
     def __init__(self, assignment: Assignment) -> None:
@@ -177,13 +177,11 @@ class Share:
         from .registered import receive
 
         receive(self.assignment.registered)
-        specs = []
+        options = self.assignment.options
         for index, make in zip(self.assignment.indices, self.assignment.makes, strict=True):
             self.current = index
-            options = self.assignment.options
             self.envs[index] = make_by_name(make, **options) if isinstance(make, str) else make(**options)
-            specs.append(Spec.of(self.envs[index]))
-        return common_spec(specs)
+        return common_spec([Spec.of(env) for env in self.envs.values()])
 
     def attach(self, memory: int, spec: Spec) -> None:
         """Maps the shared arrays and lets each environment draw straight into its row of them."""
@@ -191,7 +189,7 @@ class Share:
         for index, env in self.envs.items():
             env.unwrapped.image_buffer = self.arrays["image"][index]
 
-    def obey(self, command: bytes) -> None:
+    def run(self, command: bytes) -> None:
         """Steps or resets every environment; where an episode ended at the last step, a step is a reset."""
         for index in self.assignment.indices:
             self.current = index
@@ -208,37 +206,26 @@ class Share:
         self.ended.discard(index)
         observation, info = self.envs[index].reset(seed=episode_seed(self.assignment.seed, index, episode))
         arrays["drawn"][index] = info["drawn"]
-        self.write(index, observation, info, first=True)
+        self.write(index, observation, info, reward=0.0, terminated=False, truncated=False, first=True)
 
     def step(self, index: int) -> None:
         action = self.arrays["action"][index].copy()  # the environment may keep or change it
         observation, reward, terminated, truncated, info = self.envs[index].step(action)
         if terminated or truncated:
             self.ended.add(index)
-        self.write(index, observation, info, float(reward), terminated, truncated)
+        self.write(
+            index, observation, info, reward=float(reward), terminated=terminated, truncated=truncated, first=False
+        )
 
-    def write(
-        self,
-        index: int,
-        observation: dict[str, np.ndarray],
-        info: dict[str, Any],
-        reward: float = 0.0,
-        terminated: bool = False,
-        truncated: bool = False,
-        first: bool = False,
-    ) -> None:
+    def write(self, index: int, observation: dict[str, np.ndarray], info: dict[str, Any], **row: Any) -> None:
         arrays = self.arrays
-        if observation["image"] is not self.envs[index].unwrapped.image_buffer:  # a wrapper's own picture
+        if observation["image"] is not self.envs[index].unwrapped.image_buffer:  # a wrapper's own image
             arrays["image"][index] = observation["image"]
-        arrays["proprio"][index] = observation["proprio"]
-        arrays["env_steps"][index] = info["env_steps"]
         state = info["state"]
         arrays["state"][index, : len(state)] = state
         arrays["state"][index, len(state) :] = np.nan
-        arrays["reward"][index] = reward
-        arrays["terminated"][index] = terminated
-        arrays["truncated"][index] = truncated
-        arrays["first"][index] = first
+        for name, value in {"proprio": observation["proprio"], "env_steps": info["env_steps"], **row}.items():
+            arrays[name][index] = value
 
     def close(self) -> None:
         for env in self.envs.values():
@@ -257,39 +244,30 @@ def leave_with_parent(channel: int, parent: int) -> None:
     os._exit(1)
 
 
-@contextlib.contextmanager
-def failures_reported(channel: socket.socket, share: Share | None) -> Iterator[None]:
-    """Sends an exception of the user's code to the parent, and hangs up."""
+def work(channel: Connection, memory: int) -> None:
+    """Builds the environments, then steps them once per byte received, until the parent hangs up or they fail."""
+    group = None
     try:
-        yield
+        _, assignment = receive(channel)
+        group = EnvGroup(assignment)
+        spec = group.build()
+        send(channel, DONE, spec)
+        command, _ = receive(channel)  # comes when the parent has compared Specs and sized the memory
+        group.attach(memory, spec)
+        while True:
+            group.run(command)
+            channel.send_bytes(DONE)
+            command, _ = receive(channel)
     except HungUp:
-        raise
+        pass
     except (Exception, SystemExit) as error:  # code that calls sys.exit has failed too
         from .base import EnvError
 
         own = str(error) if isinstance(error, EnvError) else None
-        send_message(channel, FAILED, (share.current if share else None, traceback.format_exc(), own))
-        raise HungUp from None
-
-
-def work(channel: socket.socket, memory: int) -> None:
-    """Builds the environments, then steps them once per byte received; ends by HungUp."""
-    receive_bytes(channel, 1)
-    with failures_reported(channel, None):
-        share = Share(receive_content(channel))
-    try:
-        with failures_reported(channel, share):
-            spec = share.build()
-        send_message(channel, DONE, spec)
-        command = receive_bytes(channel, 1)  # comes when the parent has compared Specs and sized the memory
-        share.attach(memory, spec)
-        while True:
-            with failures_reported(channel, share):
-                share.obey(command)
-            channel.sendall(DONE)
-            command = receive_bytes(channel, 1)
+        send(channel, FAILED, (group.current if group else None, traceback.format_exc(), own))
     finally:
-        share.close()
+        if group:
+            group.close()
 
 
 def serve(channel: int, memory: int, parent: int) -> None:
@@ -300,5 +278,5 @@ def serve(channel: int, memory: int, parent: int) -> None:
     for descriptor in (channel, memory):
         os.set_inheritable(descriptor, False)  # or programs started by an environment would keep them open
     threading.Thread(target=leave_with_parent, args=(channel, parent), daemon=True).start()
-    with contextlib.suppress(HungUp, ConnectionError):
-        work(socket.socket(fileno=channel), memory)
+    with contextlib.suppress(ConnectionError):
+        work(Connection(channel), memory)

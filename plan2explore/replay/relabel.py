@@ -16,7 +16,7 @@ import cloudpickle
 import numpy as np
 
 from ..envs.gymnasium import check_reward, make_inner, simulation_of
-from ..envs.load import load_world
+from ..envs.mjcf import load_world
 from ..envs.names import DATASET, GYMNASIUM, check_module, is_suite, split_name, without_start
 from ..envs.registered import receive, registered
 from ..envs.spaces import ActionVector, ObservationParts, space_from_json

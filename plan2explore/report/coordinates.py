@@ -7,7 +7,7 @@ import numpy as np
 
 from ..envs.base import EnvError
 from ..envs.gymnasium import make_inner, simulation_of
-from ..envs.load import load_world
+from ..envs.mjcf import load_world
 from ..envs.names import DATASET, GYMNASIUM, check_module, domain_of, without_start
 from ..envs.state import Snapshot
 from ..envs.world import World

@@ -1,5 +1,7 @@
 """Gymnasium environments in the form of the suite's worlds."""
 
+import sys
+
 import gymnasium
 import mujoco
 import numpy as np
@@ -9,6 +11,7 @@ from gymnasium.utils.env_checker import check_env
 
 from plan2explore import RewardError, Task, VectorEnv, make, record, relabel
 from plan2explore.envs.base import EnvError
+from plan2explore.envs.registered import import_modules
 
 pytest.importorskip("pygame")
 
@@ -137,6 +140,32 @@ def test_an_observed_image_is_the_image_and_the_rest_the_vector():
     np.testing.assert_allclose(relabel(live, task), live.reward)
 
 
+def test_stacks_nested_images_and_texts_are_recorded_and_relabelled():
+    class Nested(Screen):
+        observation_space = spaces.Dict(
+            stack=spaces.Box(0, 255, (4, 20, 20), np.uint8),
+            inner=spaces.Dict(place=spaces.Box(-1, 1, (2,)), said=spaces.Text(8)),
+            pair=spaces.Tuple([spaces.Box(0, 255, (20, 20, 3), np.uint8), spaces.Discrete(3)]),
+        )
+
+        def reset(self, *, seed=None, options=None):
+            self.observation_space.seed(seed)
+            return self.observation_space.sample(), {}
+
+        def step(self, action):
+            return self.observation_space.sample(), 0.0, False, False, {}
+
+    def reward(observation, action, after):
+        return after["inner"]["place"][0] * after["pair"][1] + ("said" in after["inner"]) + len(after["pair"][0])
+
+    gymnasium.register("Nested-v0", entry_point=Nested, max_episode_steps=6)
+    task = Task("place", reward=reward)
+    live = record(make("gymnasium:Nested-v0", size=18, task=task, action_repeat=1), seed=0)
+    assert live.proprio.shape == (7, 2 + 3) and live.image.std((1, 2, 3)).all()
+    np.testing.assert_allclose(relabel(live, task), live.reward, atol=1e-6)
+    assert np.ptp(live.reward[1:]) > 0
+
+
 def test_without_pixels_an_environment_is_not_asked_to_draw(monkeypatch):
     env = make("gymnasium:Pendulum-v1", size=16, obs="proprio")
     monkeypatch.setattr(env._inner.unwrapped, "render", lambda: pytest.fail("drawn"))
@@ -147,20 +176,29 @@ def test_without_pixels_an_environment_is_not_asked_to_draw(monkeypatch):
 
 
 def height_and_speed(physics):
-    return physics.named.data.xpos["torso", "z"] + 0.1 * physics.data.qvel[0]
+    return physics.data.xpos[-1].sum() + physics.data.geom_xpos[-1, 2] + 0.1 * physics.data.qvel[0]
 
 
-@pytest.mark.parametrize("name", ["Hopper-v5", "Ant-v5", "Humanoid-v5"])
+def difference(observation, action, after):
+    before, now = (each["observation"] if isinstance(each, dict) else each for each in (observation, after))
+    return now[0] - before[0] + action[0]
+
+
+MUJOCO = ["Hopper-v5", "Ant-v5", "Humanoid-v5", "HalfCheetah-v5", "Pusher-v5", "PointMaze_UMaze-v3", "AntMaze_UMaze-v5"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", MUJOCO)
 def test_rewards_of_physics_afterwards_are_those_that_were_received(name):
-    task = Task("height and speed", reward=height_and_speed)
-    live = record(make(f"gymnasium:{name}", obs="proprio", task=task), seed=0)
-    bare = record(make(f"gymnasium:{name}", obs="proprio"), seed=0)
-    assert len(live) > 3 and np.ptp(live.reward[1:]) > 0
-    np.testing.assert_array_equal(live.state, bare.state)  # the reward has disturbed nothing
-    np.testing.assert_allclose(relabel(bare, task), live.reward, atol=1e-6)
-    healthy = Task("observed", reward=lambda observation, action, after: after[0] - observation[0] + action[0])
-    live = record(make(f"gymnasium:{name}", obs="proprio", task=healthy), seed=0)
-    np.testing.assert_allclose(relabel(bare, healthy), live.reward, atol=1e-6)
+    if "Maze" in name:
+        import_modules(["gymnasium_robotics"])
+    short = dict(obs="proprio", env_args={"max_episode_steps": 40})
+    bare = record(make(f"gymnasium:{name}", **short), seed=0)
+    for task in (Task("height and speed", reward=height_and_speed), Task("observed", reward=difference)):
+        live = record(make(f"gymnasium:{name}", task=task, **short), seed=0)
+        assert len(live) > 3 and np.ptp(live.reward[1:]) > 0
+        np.testing.assert_array_equal(live.state, bare.state)  # the reward has disturbed nothing
+        np.testing.assert_allclose(relabel(bare, task), live.reward, atol=1e-6)
 
 
 def test_an_environment_with_mujoco_behind_plays_as_it_does_alone():
@@ -270,6 +308,42 @@ def test_what_an_environment_raises_is_its_own_error_with_the_line():
     with VectorEnv("gymnasium:Broken-v0", 2, 1, size=16) as vector, pytest.raises(EnvError, match=f"{said} .environment 0"):
         vector.reset()
         vector.step(np.zeros((2, 4), np.float32))
+
+
+class Leaves(Screen):
+    """Calls sys.exit where it is told to."""
+
+    def __init__(self, where, render_mode=None):
+        self.where = where
+        self.leave("constructor")
+
+    def leave(self, where):
+        if where == self.where:
+            sys.exit("no licence")
+
+    def reset(self, *, seed=None, options=None):
+        return self.leave("reset") or super().reset(seed=seed)
+
+    def step(self, action):
+        return self.leave("env step 1") or super().step(action)
+
+
+gymnasium.register("Leaves-v0", entry_point=Leaves)
+
+
+@pytest.mark.parametrize("where", ["constructor", "reset", "env step 1"])
+def test_an_environment_that_calls_sys_exit_does_not_end_who_uses_it(where):
+    said = rf"itself raised SystemExit in (its )?{where}: no licence at test_gymnasium.py:\d+"
+    with pytest.raises(EnvError, match=said):
+        env = make("gymnasium:Leaves-v0", env_args={"where": where}, size=16)
+        env.reset(seed=0), env.step(np.array([1, 0], np.int8))
+
+
+def test_a_module_that_calls_sys_exit_cannot_be_imported(tmp_path, monkeypatch):
+    (tmp_path / "leaving_worlds.py").write_text("raise SystemExit('no licence')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ValueError, match="--import leaving_worlds: SystemExit: no licence"):
+        import_modules(["leaving_worlds"])
 
 
 class Spoiled(gymnasium.Env):

@@ -93,8 +93,9 @@ def test_a_dict_is_split_into_its_image_and_the_rest():
     rest = parts.unflatten(vector)
     assert rest["gear"] == 2 and rest.keys() == {"speed", "gear"}
     np.testing.assert_array_equal(parts.image(observation, 16), observation["eye"])
-    with pytest.raises(ValueError, match="cannot flatten"):
-        ObservationParts(spaces.Sequence(speed), "it")
+    for nothing in (spaces.Sequence(speed), spaces.Text(5), spaces.Dict(a=spaces.Text(5))):
+        with pytest.raises(ValueError, match=r"no image, and nothing that gymnasium.spaces can flatten"):
+            ObservationParts(nothing, "it")
 
 
 def test_several_images_are_tiled():
@@ -109,6 +110,60 @@ def test_several_images_are_tiled():
     assert image.shape == (12, 12, 3)
     for quarter, value in zip(quarters, (10, 20, 30, 0), strict=True):
         assert (quarter == value).all()
+
+
+GREY, COLOUR = (20, 30), (20, 30, 3)
+
+
+@pytest.mark.parametrize(
+    ("shape", "frames"),
+    [((4, *GREY), 4), ((*GREY, 4), 4), ((2, *COLOUR), 2), ((5, 3, 20, 30), 5), ((4, *GREY, 1), 4), ((2, *GREY, 4), 8)],
+)
+def test_the_frames_of_a_stack_are_tiled(shape, frames):
+    space = spaces.Box(0, 255, shape, np.uint8)
+    parts = ObservationParts(space, "it")
+    assert is_image(space) and parts.has_image and parts.size == 0
+    image = np.ones(shape, np.uint8)
+    if shape == (*GREY, 4):
+        image *= np.arange(1, 5, dtype=np.uint8)
+    else:
+        image *= np.arange(1, len(image) + 1, dtype=np.uint8).reshape(-1, *[1] * (len(shape) - 1))
+    tiled, side = parts.image(image, 24), 3 if frames > 4 else 2
+    tile = 24 // side
+    first, second, last = tiled[:tile, :tile], tiled[:tile, tile : 2 * tile], divmod(frames - 1, side)
+    assert (first == 1).all() and (second == (1 if frames == 8 else 2)).all()
+    assert (tiled[last[0] * tile, last[1] * tile] == image.max()).all()
+    assert not tiled[-1, -1].any() or frames == side**2
+
+
+def test_images_are_found_wherever_they_are_and_texts_left_out():
+    image, speed = spaces.Box(0, 255, COLOUR, np.uint8), spaces.Box(-1, 1, (2,), np.float32)
+    inner = spaces.Dict(eye=image, deep=spaces.Dict(eye=image), gear=spaces.Discrete(3))
+    space = spaces.Dict(pair=spaces.Tuple([image, speed, spaces.Text(9)]), inner=inner, said=spaces.Text(9))
+    parts = ObservationParts(space, "it")
+    space.seed(0)
+    observation = space.sample()
+    observation["pair"][0][:], observation["inner"]["eye"][:], observation["inner"]["deep"]["eye"][:] = 1, 2, 3
+    vector = parts.vector(observation)
+    assert parts.size == vector.size == 2 + 3
+    rest = parts.unflatten(vector)
+    assert rest.keys() == {"pair", "inner"} and rest["inner"] == {"gear": observation["inner"]["gear"]}
+    np.testing.assert_array_equal(rest["pair"][1], observation["pair"][1])  # in its place, the image's being empty
+    assert [part.size for part in rest["pair"]] == [0, 2, 0]
+    assert sorted(np.unique(parts.image(observation, 16))) == [0, 1, 2, 3]
+    assert space_from_json(space_to_json(parts.vector_space)) == parts.vector_space
+
+
+@pytest.mark.parametrize("shape", [(32, 32, 32), (20, 30, 17), (3, 4, 20, 30, 3), (8, *GREY, 4)])
+def test_bytes_that_are_neither_image_nor_vector_are_refused_in_a_sentence(shape):
+    with pytest.raises(ValueError, match=r"It-v0 observes uint8 of shape .* neither an image nor a stack of at most 16"):
+        ObservationParts(spaces.Tuple([BOX, spaces.Box(0, 255, shape, np.uint8)]), "It-v0")
+
+
+def test_transparency_of_a_drawing_is_left_out():
+    drawn = np.zeros((20, 30, 4), np.uint8)
+    drawn[..., 3] = 255
+    assert not resize(drawn, 8).any()
 
 
 def test_numbers_that_are_no_images_are_a_vector():

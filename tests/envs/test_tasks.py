@@ -1,9 +1,12 @@
 """Tasks by name, by function and by file."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from plan2explore import RewardError, Task, make, record, relabel
+from plan2explore.envs import suite
 
 
 def test_a_reward_from_a_file(tmp_path):
@@ -45,7 +48,7 @@ def test_a_reward_of_a_file_is_known_again_without_comments_and_layout(tmp_path)
 
 
 def writes_state(physics):
-    physics.named.data.qpos["rootx"] = 0.0
+    physics.data.qpos[0] = 0.5
     return 0.0
 
 
@@ -65,16 +68,45 @@ def changes_a_view(physics):
     return float(np.linalg.norm(offset))
 
 
-@pytest.mark.parametrize("reward", [writes_state, applies_force, writes_model, changes_a_view])
-def test_a_reward_that_writes_to_physics_is_refused_where_it_is_paid_and_when_it_relabels(reward):
-    task, bare = Task("mine", reward=reward), make("walker", size=8, obs="proprio")
+def keeps_the_last_height(physics):
+    last, physics.last = getattr(physics, "last", 0.0), float(physics.data.xpos[1, 2])
+    return physics.last - last
+
+
+def counts_in_the_data(physics):
+    physics.data.calls = getattr(physics.data, "calls", 0) + 1
+    return float(physics.data.calls)
+
+
+WRITES = [writes_state, applies_force, writes_model, changes_a_view, keeps_the_last_height, counts_in_the_data]
+CART = f"mjcf:{Path(__file__).parents[2] / 'examples' / 'models' / 'cart.xml'}?episode=20"
+
+
+@pytest.mark.parametrize(
+    ("world", "reward"),
+    [("walker", reward) for reward in WRITES]
+    + [(world, reward) for world in ("gymnasium:Hopper-v5", CART) for reward in (writes_state, *WRITES[-2:])],
+)
+def test_a_reward_that_writes_to_physics_is_refused_where_it_is_paid_and_when_it_relabels(world, reward):
+    task, bare = Task("mine", reward=reward), make(world, size=8, obs="proprio")
     sentence = "Reward 'mine' has written to physics .*: it may only read it"
     episode = record(bare)
     for _ in range(2):
         with pytest.raises(RewardError, match=sentence):
             relabel(episode, task)
     with pytest.raises(RewardError, match=sentence):
-        record(make("walker", size=8, obs="proprio", task=task))
+        record(make(world, size=8, obs="proprio", task=task))
+
+
+@pytest.mark.parametrize("domain", ["quadruped", "humanoid", "manipulator"])
+def test_what_dm_controls_own_rewards_and_observations_read_is_no_write(domain):
+    world = suite.load(domain, suite.DEFAULT_TASK[domain])
+
+    def reward(physics):
+        world.task.get_observation(physics)
+        return world.task.get_reward(physics)
+
+    assert len(record(make(domain, size=8, obs="proprio", task=Task("own", reward=reward)), seed=0)) > 100
 
 
 def test_names_are_checked_when_the_task_is_made():

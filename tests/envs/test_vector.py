@@ -18,7 +18,7 @@ import pytest
 
 from plan2explore.envs import make
 from plan2explore.envs.vector import Batch, VectorEnv, Worker, WorkerError
-from plan2explore.envs.worker import RESET, STEP, Assignment, Share, Spec, episode_seed, map_arrays, python_command
+from plan2explore.envs.worker import RESET, STEP, Assignment, EnvGroup, Spec, episode_seed, map_arrays, python_command
 
 PATIENCE = 300  # seconds after which something counts as hanging; on a loaded machine much else takes long
 TRICK = 1.0  # a first action of this value makes a FakeWorld do its trick
@@ -159,13 +159,13 @@ def test_batches_have_the_documented_types_and_cannot_be_written():
 
 def test_pictures_are_drawn_straight_into_the_shared_memory():
     memory = os.memfd_create("memory")
-    share = Share(Assignment([FakeWorld] * 2, {}, range(1, 3), 3, seed=0))
-    share.attach(memory, share.build())
+    group = EnvGroup(Assignment([FakeWorld] * 2, {}, range(1, 3), 3, seed=0))
+    group.attach(memory, group.build())
     parents = map_arrays(memory, Spec.of(FakeWorld()), 3)
     for command in (RESET, STEP):
-        share.obey(command)
-        for index, env in share.envs.items():
-            assert np.shares_memory(env.image_buffer, share.arrays["image"][index])
+        group.run(command)
+        for index, env in group.envs.items():
+            assert np.shares_memory(env.image_buffer, group.arrays["image"][index])
             np.testing.assert_array_equal(parents["image"][index], env.image_buffer)
     assert not parents["image"][0].any()  # another worker's
     os.close(memory)
@@ -249,10 +249,10 @@ def test_workers_leave_ctrl_c_and_polite_kills_to_the_parent_from_their_first_mo
     memory = os.memfd_create("memory")
     worker = Worker(0, Assignment([FakeWorld] * 2, {}, range(2), 2, seed=0), memory)
     os.kill(worker.process.pid, number)
-    assert worker.hear_spec() == Spec.of(FakeWorld())
+    assert worker.receive() == Spec.of(FakeWorld())
     os.kill(worker.process.pid, number)
-    worker.tell(RESET)
-    worker.hear()
+    worker.send(RESET)
+    worker.receive()
     assert worker.end() == 0
     os.close(memory)
 

@@ -1,4 +1,4 @@
-"""Pictures of MuJoCo models: `raycast` needs no OpenGL, `gl` is MuJoCo's own renderer, `auto` chooses."""
+"""Frames of MuJoCo models: `raycast` needs no OpenGL, `gl` is MuJoCo's own renderer, `auto` chooses."""
 
 import os
 import sys
@@ -7,10 +7,10 @@ from typing import Protocol
 import mujoco
 import numpy as np
 
+import mjraycast
 from mjraycast import Camera, SceneLayoutError, UnsupportedModelError
 
 from .gl import GLRenderer, GLUnavailableError, available_backends
-from .raycast import RaycastRenderer
 
 __all__ = ["RENDERERS", "Camera", "Renderer", "UnsupportedModelError", "available_backends", "make_renderer"]
 
@@ -24,7 +24,7 @@ class Renderer(Protocol):
     name: str  # "raycast", "gl-egl" or "gl-osmesa": belongs into a run's configuration
 
     def render(self, out: np.ndarray | None = None) -> np.ndarray:
-        """The present picture, uint8 (size, size, 3), drawn into `out` when that is given."""
+        """The present image, uint8 (size, size, 3), drawn into `out` when that is given."""
         ...
 
     def close(self) -> None:
@@ -32,15 +32,34 @@ class Renderer(Protocol):
         ...
 
 
+class RaycastRenderer:
+    """The ray-caster bound to one camera and the data that it shows; refuses at once what it cannot draw."""
+
+    name = "raycast"
+
+    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, camera: Camera, size: int):
+        missing = mjraycast.unsupported(model, camera)
+        if missing:
+            raise UnsupportedModelError(missing)
+        self._renderer = mjraycast.Renderer(model, size, size)
+        self._data, self._camera = data, camera
+
+    def render(self, out: np.ndarray | None = None) -> np.ndarray:
+        return self._renderer.render(self._data, self._camera, out)
+
+    def close(self) -> None:
+        """Nothing to give back: all memory is numpy's."""
+
+
 def make_renderer(model: mujoco.MjModel, data: mujoco.MjData, camera: Camera, size: int, renderer: str = "auto") -> Renderer:
-    """A renderer of size x size pictures; `auto` is raycast where the model is supported, else gl.
+    """A renderer of size x size images; `auto` is raycast where the model is supported, else gl.
 
     `camera` is a name or a number of the model's cameras, -1 for MuJoCo's default free camera, or an `MjvCamera`.
     """
     if renderer not in RENDERERS:
         raise ValueError(f"Unknown renderer {renderer!r}: choose one of {', '.join(RENDERERS)}.")
     if size < 1:
-        raise ValueError(f"A picture of size {size} is empty: choose at least 1 pixel.")
+        raise ValueError(f"An image of size {size} is empty: choose at least 1 pixel.")
     if renderer == "gl":
         return GLRenderer(model, data, camera, size)
     try:

@@ -20,7 +20,7 @@ BACKENDS = ("egl", "osmesa")
 PROBE_SECONDS = 20
 HOW_TO_GET_GL = "Debian: apt-get install libosmesa6, or libegl1 and a driver such as libgl1-mesa-dri"
 
-# Draws one small picture; the exit code says whether that worked.
+# Draws one small image; the exit code says whether that worked.
 PROBE = """
 import importlib, sys
 import mujoco
@@ -87,7 +87,7 @@ def choose_backend() -> str:
 
 
 class GLRenderer:
-    """Draws one camera of one model with OpenGL: the pictures of dm_control's `physics.render`."""
+    """Draws one camera of one model with OpenGL: the images of dm_control's `physics.render`."""
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, camera: Camera, size: int):
         self._context: Any = None  # for `close`, should anything below fail
@@ -105,7 +105,7 @@ class GLRenderer:
         self._terrain = model.hfield_data.copy()
 
     def render(self, out: np.ndarray | None = None) -> np.ndarray:
-        """The present picture, uint8 (size, size, 3), drawn into `out` when that is given."""
+        """The present image, uint8 (size, size, 3), drawn into `out` when that is given."""
         if out is None:
             out = np.empty_like(self._bottom_up)
         if self._context is None:
@@ -138,7 +138,7 @@ class GLRenderer:
 
 
 def make_drawing_context(model: mujoco.MjModel, size: int) -> mujoco.MjrContext:
-    """MuJoCo's renderer in the current OpenGL context, with room for pictures of a size."""
+    """MuJoCo's renderer in the current OpenGL context, with room for images of a size."""
     room = model.vis.global_
     kept = room.offwidth, room.offheight
     room.offwidth, room.offheight = max(kept[0], size), max(kept[1], size)
