@@ -135,7 +135,9 @@ def written_beside_updates() -> set[str]:
 
 def test_every_metric_is_explained_and_no_other():
     text = (ROOT / "docs" / "metrics.md").read_text()
-    rows = [[re.findall(r"`([\w/]+)`", cell) for cell in row.split("|")] for row in re.findall(r"^\| (`.+|\| `.+)$", text, re.M)]
+    rows = [
+        [re.findall(r"`([\w/]+)`", cell) for cell in row.split("|")] for row in re.findall(r"^\| (`.+|\| `.+)$", text, re.M)
+    ]
     lines, tags = {name for row in rows for name in row[0]}, {name for row in rows for name in row[1]}
     objectives = ("plan2explore", "max", "curiosity")
     explorers = [replace(tiny, intrinsic=replace(tiny.intrinsic, objective=name)) for name in objectives]
