@@ -195,10 +195,10 @@ def test_a_combination_learns_with_finite_metrics_and_acts_within_its_space(row)
 
 INTRODUCTION = """# Combinations
 
-Objectives, actions, observations, termination, pieces (the paper's or the modern ones), the actor's gradient and precision can
-be combined freely. Tested are pairs: any two choices in the columns from *actions* to *precision* occur together, and each
-objective with both choices of the last four. Each row is a tiny agent with two tasks after two updates, whose networks all
-learned, with finite metrics. `tests/agent/known/test_combinations.py` makes the updates and compares this page.
+Objectives, actions, observations, termination, pieces (the paper's or the modern ones), the actor's gradient and precision
+can be combined freely. Tested are pairs: any two choices in the columns from *actions* to *precision* occur together, and
+each objective with both choices of the last four. Each row is a tiny agent with two tasks after two updates, whose networks
+all learned, with finite metrics. `tests/agent/known/test_combinations.py` makes the updates and compares this page.
 
 """
 
