@@ -42,6 +42,14 @@ def published_curve(task: str, method: str = "plan2explore") -> list[Point]:
     return [Point(int(x["env_steps"]), int(x["seeds"]), float(x["mean"]), float(x["std"])) for x in lines]
 
 
+def with_reward(task: str, env_steps: int) -> float | None:
+    """DreamerV3's score of a task with its reward, from pixels, at so many env steps (within 2 %): 0.5M and 1M are known."""
+    columns = {"dreamerv3_500k": 500_000, "dreamerv3_1M": 1_000_000}
+    near = [column for column, known in columns.items() if abs(env_steps / known - 1) < 0.02]
+    lines = [line for line in _read("supervised_dmc_vision.csv") if line["task"] == _named(task)]
+    return float(lines[0][near[0]]) if near and lines else None
+
+
 def crafter_scoreboard() -> dict[str, tuple[float, float]]:
     """Agents that explored Crafter without reward for 1M env steps: score in percent, and its std over seeds."""
     lines = _read("crafter_no_reward.csv")

@@ -16,7 +16,7 @@ import tyro
 
 from ..atomic import write_file
 from ..console import counted, say
-from ..reference import METHODS, TASK_AVERAGE, Point, paper_table, published_curve
+from ..reference import METHODS, TASK_AVERAGE, Point, paper_table, published_curve, with_reward
 from ..runs.files import check_folder
 from ..runs.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, csv_bytes, left_out, one_each, read_results
 
@@ -187,7 +187,8 @@ def result_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
         assert cell is not None
         point = published_at(task, method, protocol, cell.env_steps)
         published = {"published": point.mean if point else "", "published_std": point.std if point else ""}
-        found.append({"task": task, "method": method, "protocol": protocol, **_numbers(cell), **published})
+        reward = {"with_reward": with_reward(task, cell.env_steps) or ""}
+        found.append({"task": task, "method": method, "protocol": protocol, **_numbers(cell), **published, **reward})
     return found
 
 
@@ -218,17 +219,18 @@ def compare(results: Sequence[Result]) -> list[Comparison]:
 def results_markdown(results: Sequence[Result]) -> str:
     """The lines of `result_rows` for people."""
     score = f"Mean of last {EPISODES}"
-    rows = [["Task", "Method", "Protocol", "Env steps", score, "Seeds", "Episodes", "Published at as many"]]
+    rows = [["Task", "Method", "Protocol", "Env steps", score, "Seeds", "Episodes", "Published at as many", "With reward"]]
     for row in result_rows(results):
         score = f"{float(row['score']):.1f}" + (f" ± {float(row['std']):.1f}" if row["std"] else "")
         published = MISSING if row["published"] == "" else f"{row['published']:.0f} ± {row['published_std']:.0f}"
         numbers = [steps_text(row["env_steps"]), score, row["seeds"], row["episodes"], published]
-        rows.append([str(value) for value in (row["task"], row["method"], row["protocol"], *numbers)])
+        reward = MISSING if row["with_reward"] == "" else f"{row['with_reward']:.0f}"
+        rows.append([str(value) for value in (row["task"], row["method"], row["protocol"], *numbers, reward)])
     return (
         f"## Every result: mean of the last {EPISODES} evaluation episodes\n\nUp to the env steps given, of as many "
         "evaluations as that takes; Episodes says how many there were, of the seed with fewest. (A report's score is of the "
         "last evaluation alone.) Published: mean ± standard deviation over seeds, Plan2Explore zero-shot "
-        f"and Dreamer supervised.\n\n{left_out(results)}{markdown(rows)}"
+        f"and Dreamer supervised. With reward: DreamerV3 from pixels, at as many.\n\n{left_out(results)}{markdown(rows)}"
         + "".join(f"\n\n{comparison}" for comparison in compare(results))
     )
 

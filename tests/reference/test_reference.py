@@ -5,7 +5,7 @@ from importlib import resources
 import pytest
 
 from plan2explore.envs.names import PAPER_TASKS, split_name
-from plan2explore.reference import METHODS, TASK_AVERAGE, paper_scores, paper_table, published_curve
+from plan2explore.reference import METHODS, TASK_AVERAGE, paper_scores, paper_table, published_curve, with_reward
 
 COMPLETE = ("plan2explore", "curiosity", "random", "dreamer")
 
@@ -51,7 +51,15 @@ def test_every_task_has_published_curves(task):
     assert published_curve(task, "curiosity") == []
 
 
+@pytest.mark.parametrize("env_steps", [500_000, 1_000_000])
+def test_scores_with_reward_agree_with_their_own_mean(env_steps):
+    scores = [with_reward(task, env_steps) for task in PAPER_TASKS]
+    assert sum(scores) / len(scores) == pytest.approx(with_reward("mean_of_20", env_steps), abs=1)
+    assert with_reward("cheetah_run", 500_000) == 655 and with_reward("cheetah_run", 600_000) is None
+    assert with_reward("cheetah_run_backward", 500_000) is None
+
+
 def test_every_file_names_its_source():
-    for name in ("paper_tables.csv", "published_curves.csv", "crafter_no_reward.csv"):
+    for name in ("paper_tables.csv", "published_curves.csv", "crafter_no_reward.csv", "supervised_dmc_vision.csv"):
         text = resources.files("plan2explore.reference").joinpath(name).read_text()
         assert text.startswith("# ") and name in resources.files("plan2explore.reference").joinpath("README.md").read_text()

@@ -216,3 +216,9 @@ def test_the_stored_results_pass_the_gate():
 def test_the_command_wants_something_to_read():
     with pytest.raises(ValueError, match="plan2explore table RUN_OR_CSV"):
         main([])
+
+
+def test_every_result_has_the_score_with_reward_beside_it():
+    text = results_markdown([RUN, replace(RUN, task="cheetah_run_backward")])
+    assert re.search(r"\| cheetah_run +\|.*\| 491 ± 45 +\| 655 +\|", text)
+    assert re.search(r"\| cheetah_run_backward +\|.*\| missing +\| missing +\|", text)

@@ -195,14 +195,10 @@ def test_a_combination_learns_with_finite_metrics_and_acts_within_its_space(row)
 
 INTRODUCTION = """# Combinations
 
-Pieces can be combined freely: any exploration objective with continuous or discrete actions, vectors or images, episodes
-that terminate or not, the paper's pieces (Gaussian states, GRU, squared errors) or the modern ones (categorical states,
-block GRU, two-hot heads), and either gradient for the actors. Not every combination is tested, but pairs of choices are: in
-the rows below, any two of the columns from *actions* to *precision* have all their combinations, and every objective meets
-both choices of *terminates*, *pieces*, *actor gradient* and *precision*. Each row is a nano agent with two tasks after two
-updates: everything that should have learned did, with finite metrics, and it acts within its action space.
-
-`tests/agent/known/test_combinations.py` makes these updates and compares this page with what it found.
+Objectives, actions, observations, termination, pieces (the paper's or the modern ones), the actor's gradient and precision
+can be combined freely. Tested are pairs: any two choices in the columns from *actions* to *precision* occur together, and
+each objective with both choices of the last four. Each row is a tiny agent with two tasks after two updates, whose networks
+all learned, with finite metrics. `tests/agent/known/test_combinations.py` makes the updates and compares this page.
 
 """
 
