@@ -16,6 +16,7 @@ test: $(VENV)/.installed-dev gl lint types docs pytest  ## all that CI runs: lin
 
 lint: $(VENV)/.installed-dev  ## ruff
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 
 types: $(VENV)/.installed-dev  ## mypy
 	$(BIN)/mypy

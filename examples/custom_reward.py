@@ -1,7 +1,7 @@
 """Explores without reward, then solves a task of your own: explore, look at the reward, adapt, evaluate, film.
 
-    python examples/custom_reward.py            sizes for two CPU cores
-    python examples/custom_reward.py --quick    sizes at which nothing is learned, but everything runs
+python examples/custom_reward.py            sizes for two CPU cores
+python examples/custom_reward.py --quick    sizes at which nothing is learned, but everything runs
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Trains a PyTorch model on what a run collected: the next vector from this one and the action. Needs torch.
 
-    python examples/dataloader.py runs/pendulum
+python examples/dataloader.py runs/pendulum
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Plans with a run's world model. No policy is trained: the task is said only when planning begins.
 
-    python examples/plan.py            explores for three minutes on two CPU cores, then plays three episodes
-    python examples/plan.py --quick    sizes at which nothing is learned, but everything runs
+python examples/plan.py            explores for three minutes on two CPU cores, then plays three episodes
+python examples/plan.py --quick    sizes at which nothing is learned, but everything runs
 """
 
 from functools import partial

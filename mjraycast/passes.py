@@ -170,7 +170,8 @@ def shade_planes(frame: Frame, count: int, light_count: int) -> None:
             fill_plane(geoms, g, lights, light_count, camera, owner, texels, index, corners, pixels, now)
             _, _, y0, y1 = pixel_box(geoms, g, camera)
             shadow_plane(
-                geoms, g, nodes, triangles, lights, light_count, frame.casters, frame.chosen, owner, y0, y1, columns, pixels)
+                geoms, g, nodes, triangles, lights, light_count, frame.casters, frame.chosen, owner, y0, y1, columns, pixels
+            )
 
 
 @compiled
@@ -289,9 +290,7 @@ def blend(frame: Frame, layer: Layer, g: int, light_count: int, mirror: int, tin
                     covered, last, face, depth = covered + 1, s, there, t
             if covered == 0:
                 continue
-            depth, direction, local, facing, patch = surface(
-                geoms, g, face, triangles, looks, camera, pixel, last, depth
-            )
+            depth, direction, local, facing, patch = surface(geoms, g, face, triangles, looks, camera, pixel, last, depth)
             texture = texture_colour(
                 geoms, g, face, triangles, looks, camera, texels, index, pixel, local, facing, direction, depth
             )

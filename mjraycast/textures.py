@@ -212,9 +212,7 @@ def on_face(face: int, direction: Vector) -> tuple[float, float, float]:
 
 
 @compiled
-def cube_colour(
-    texels: np.ndarray, index: np.ndarray, texture: int, direction: Vector, right: Vector, up: Vector
-) -> Vector:
+def cube_colour(texels: np.ndarray, index: np.ndarray, texture: int, direction: Vector, right: Vector, up: Vector) -> Vector:
     """Look-up in a cube map; `right` and `up` are what to add to the direction for the next pixels."""
     face, s, t, distance = cube_face(direction)
     s /= distance

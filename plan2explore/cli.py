@@ -1,6 +1,5 @@
 """The command line: one verb per command, nothing else."""
 
-
 import logging
 import sys
 from dataclasses import dataclass, field, make_dataclass, replace

@@ -187,9 +187,7 @@ def mark(frames: np.ndarray, place: tuple[float, float] | None) -> np.ndarray:
     seen = maze.CAMERA * maze.half_size(WORLD)  # from the middle to the edge of a frame, in cells
     height, width = frames.shape[1:3]
     rows, columns = np.mgrid[:height, :width]
-    away = np.hypot(
-        (2 * columns / width - 1) * seen - place[0], (1 - 2 * rows / height) * seen - place[1]
-    )
+    away = np.hypot((2 * columns / width - 1) * seen - place[0], (1 - 2 * rows / height) * seen - place[1])
     return np.where(np.abs(away - 0.75)[..., None] < 0.12, np.uint8(255), frames)
 
 

@@ -51,7 +51,7 @@ def command(function: Callable[..., int]) -> Callable[[list[str]], int]:
 
 def short(default: Any, names: Sequence[str]) -> type:
     """A command with some of its options alone."""
-    found: dict[str, tuple[Any, Any]] = {}
+    found: dict[str, tuple[Any, str | None, Any]] = {}
 
     def search(config: Any) -> None:
         hints, docs = get_type_hints(type(config), include_extras=True), docstrings(type(config))

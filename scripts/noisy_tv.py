@@ -133,7 +133,5 @@ if __name__ == "__main__":
         marks = {"first": 0, "before the cellar opens": len(values) // 2 - 1, "last": len(values) - 1}
         for mark, at in marks.items():
             window = values[max(at - 50, 0) : at + 1].mean(0)
-            print(
-                name, mark, {room: round(float(value), 4) for room, value in zip(ROOMS, window, strict=True)}
-            )
+            print(name, mark, {room: round(float(value), 4) for room, value in zip(ROOMS, window, strict=True)})
     draw(curves, sys.argv[1] if len(sys.argv) > 1 else "noisy_tv.png")

@@ -64,8 +64,9 @@ def test_the_journey_leaves_a_table_a_picture_a_video_and_a_report(tmp_path, mon
 
 def test_the_process_beside_the_demo_is_one_exploration_and_its_failure_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "METHODS", ("plan2explore",))
-    with pytest.raises(RunError, match=r"random actions failed: see .*random\.log"), demo.beside(
-        demo.DemoCommand(tmp_path, seed=-1), "random"
+    with (
+        pytest.raises(RunError, match=r"random actions failed: see .*random\.log"),
+        demo.beside(demo.DemoCommand(tmp_path, seed=-1), "random"),
     ):
         pass
     assert "seed" in (tmp_path / "random.log").read_text()

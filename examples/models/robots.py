@@ -1,7 +1,7 @@
 """Rewards for the models beside this file, and a start for the arm's episodes: functions of dm_control's `physics`.
 
-    plan2explore explore mjcf:examples/models/arm.xml --preset tiny --obs proprio --steps 5e4 --out runs/arm
-    plan2explore adapt runs/arm --reward examples/models/robots.py:touch
+plan2explore explore mjcf:examples/models/arm.xml --preset tiny --obs proprio --steps 5e4 --out runs/arm
+plan2explore adapt runs/arm --reward examples/models/robots.py:touch
 """
 
 import numpy as np

@@ -104,8 +104,7 @@ class Agent:
         """Every network, untrained."""
         keys = jax.random.split(key, len(self.layouts))
         return {
-            name: init_train_state(layout.init(one))
-            for (name, layout), one in zip(self.layouts.items(), keys, strict=True)
+            name: init_train_state(layout.init(one)) for (name, layout), one in zip(self.layouts.items(), keys, strict=True)
         }
 
     def networks(self, params: Params) -> Networks:

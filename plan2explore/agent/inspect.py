@@ -29,9 +29,7 @@ def as_sequences(agent: Agent, observation: Observation, actions: Actions) -> Se
 
 
 @partial(jax.jit, static_argnums=0)
-def posterior_states(
-    agent: Agent, params: Params, observation: Observation, actions: Actions, key: PRNGKeyArray
-) -> State:
+def posterior_states(agent: Agent, params: Params, observation: Observation, actions: Actions, key: PRNGKeyArray) -> State:
     """The states that the model infers along sequences, as it does in training: samples of the posterior."""
     model = agent.network("model", params["model"])
     return infer_states(model, as_sequences(agent, observation, actions), key).rssm.states

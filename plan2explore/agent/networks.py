@@ -253,9 +253,7 @@ class ImageEncoder(eqx.Module):
     def __init__(self, size: int, depth: int, key: Key[Array, ""]):
         channels = [3, *[depth * 2**layer for layer in range(image_layers(size))]]
         keys = jax.random.split(key, len(channels) - 1)
-        self.layers = tuple(
-            ImageLayer(4, *pair, key) for pair, key in zip(pairwise(channels), keys, strict=True)
-        )
+        self.layers = tuple(ImageLayer(4, *pair, key) for pair, key in zip(pairwise(channels), keys, strict=True))
 
     @property
     def features(self) -> int:
@@ -287,8 +285,7 @@ class ImageDecoder(eqx.Module):
         linear_key, *keys = jax.random.split(key, count + 1)
         self.linear = Linear(inputs, widest, linear_key)
         self.layers = tuple(
-            ImageLayer(kernel, *pair, key)
-            for kernel, pair, key in zip(kernels, pairwise(channels), keys, strict=True)
+            ImageLayer(kernel, *pair, key) for kernel, pair, key in zip(kernels, pairwise(channels), keys, strict=True)
         )
 
     def __call__(self, features: Float[Array, "*batch inputs"]) -> Float[Array, "*batch size size 3"]:
@@ -307,9 +304,7 @@ class ImageDecoder(eqx.Module):
         miss = made.astype(jnp.float32) - target.astype(jnp.float32).reshape(made.shape)
         return 0.5 * jnp.sum(miss**2, axis=(1, 2, 3)).reshape(features.shape[:-1])
 
-    def _blocks(
-        self, features: Float[Array, "*batch inputs"]
-    ) -> Float[Array, "flat rows columns double_block"]:
+    def _blocks(self, features: Float[Array, "*batch inputs"]) -> Float[Array, "flat rows columns double_block"]:
         """The image as blocks of 4x4 pixels: the last two layers without moving a pixel to its place."""
         flat = features.reshape(-1, features.shape[-1])
         *others, penultimate, last = self.layers

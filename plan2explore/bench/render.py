@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -46,7 +47,8 @@ class RenderCommand:
             raise ValueError(f"Each measurement needs some seconds; got {self.seconds}")
         for world in self.worlds:  # a wrong name or size is said before anything is measured
             make(world, size=self.size).close()
-        console, here, rows, slow = Console(), machine(), [], {}
+        console, here, rows = Console(), machine(), []
+        slow: dict[str, float] = {}
         cores = int(here["cores"])
         console.print(", ".join(f"{key} {value}" for key, value in here.items()), soft_wrap=True)
         table = Table("world", "drawn by", "1 core", f"{cores} cores", "of cores x 1", "against OSMesa")
@@ -94,7 +96,7 @@ def measure(world: str, renderer: str, size: int, seconds: float) -> None:
 
 def one_process(world: str, renderer: str, size: int, seconds: float) -> float:
     """Steps/s of one environment in this process."""
-    with make(world, renderer=renderer, size=size) as env:
+    with closing(make(world, renderer=renderer, size=size)) as env:
         env.reset(seed=0)
 
         def step(action: np.ndarray) -> None:

@@ -94,7 +94,8 @@ class Trial:
     """A learner with replay to learn from."""
 
     def __init__(self, config: AgentConfig, spaces: Spaces, count: int, devices: int = 1) -> None:
-        self.learner, self.count, self.rows = Learner(config, spaces, devices), count, {}
+        self.learner, self.count = Learner(config, spaces, devices), count
+        self.rows: dict[str, Any] = {}
         rng = np.random.default_rng(0)
         for name, (shape, dtype) in columns_of(spaces).items():
             self.rows[name] = rng.uniform(0, 256 if dtype == np.uint8 else 1, (STEPS, *shape)).astype(dtype)

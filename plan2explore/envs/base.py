@@ -225,4 +225,3 @@ class Env(gymnasium.Env[Observation, Any]):
     def drawn_size(self) -> int:
         """Length of `info["drawn"]`."""
         return self._drawn().size
-

@@ -234,9 +234,7 @@ def _walls(domain: str) -> list[str]:
                 else:
                     spans.append((i, i))
             j += length or 1
-    return [
-        _box(domain, (top, left), (bottom, right)) for (left, right), spans in boxes.items() for top, bottom in spans
-    ]
+    return [_box(domain, (top, left), (bottom, right)) for (left, right), spans in boxes.items() for top, bottom in spans]
 
 
 def _box(domain: str, first: Cell, last: Cell) -> str:

@@ -213,9 +213,7 @@ class EnvGroup:
         observation, reward, terminated, truncated, info = self.envs[index].step(action)
         if terminated or truncated:
             self.ended.add(index)
-        self.write(
-            index, observation, info, reward=float(reward), terminated=terminated, truncated=truncated, first=False
-        )
+        self.write(index, observation, info, reward=float(reward), terminated=terminated, truncated=truncated, first=False)
 
     def write(self, index: int, observation: dict[str, np.ndarray], info: dict[str, Any], **row: Any) -> None:
         arrays = self.arrays

@@ -195,9 +195,7 @@ class Adaptation:
             policy=self.task.name, collect_for=self.task if shots else None,
         )  # fmt: skip
 
-    def _train(
-        self, job: Job, learner: Learner, rewards: dict[int, np.ndarray], start: Any, progress: Progress
-    ) -> None:
+    def _train(self, job: Job, learner: Learner, rewards: dict[int, np.ndarray], start: Any, progress: Progress) -> None:
         """Fills replay with the run's episodes, and trains."""
         spaces, agent = learner.agent.spaces, learner.agent.config
         room = sum(map(len, rewards.values())) + capacity(job.goal, self.info, job.environments)

@@ -48,9 +48,7 @@ def as_batch(spaces: Spaces, observation: Any) -> tuple[Observation, bool]:
     return Observation(**taken), not batch
 
 
-def label_steps(
-    episode: Episode, tasks: Sequence[Task], start: int, left_out: int = 0
-) -> Float[np.ndarray, "steps tasks"]:
+def label_steps(episode: Episode, tasks: Sequence[Task], start: int, left_out: int = 0) -> Float[np.ndarray, "steps tasks"]:
     """Rewards of all tasks for the steps from `start` on: what an episode that still runs has new.
 
     `left_out`: steps before the first one here, if these are not all.

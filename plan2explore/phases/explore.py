@@ -215,9 +215,7 @@ def check_batch(agent: AgentConfig, spaces: Spaces) -> None:
         )
 
 
-def refuse_other(
-    folder: RunFolder, config: ExploreConfig, advice: str = "Give its folder alone to resume it"
-) -> None:
+def refuse_other(folder: RunFolder, config: ExploreConfig, advice: str = "Give its folder alone to resume it") -> None:
     """The same command resumes its run; another one must not."""
     if folder.kind != "explore":
         raise RunError(f"{folder.path} is an adaptation, not an exploration.")
@@ -227,9 +225,7 @@ def refuse_other(
         raise RunError(f"{folder.path} is a run with other settings ({found}). {advice}, or choose another --out.")
 
 
-def _resume(
-    folder: RunFolder, config: ExploreConfig, steps: float | None, tasks: Sequence[Task], wandb: bool
-) -> Run:
+def _resume(folder: RunFolder, config: ExploreConfig, steps: float | None, tasks: Sequence[Task], wandb: bool) -> Run:
     if "learned_from" in folder.settings:
         source = str(folder.settings["learned_from"])
         raise RunError(f"{folder.path} was learned from {source:.100} and does not explore: plan2explore learn resumes it.")
@@ -280,9 +276,7 @@ def refuse_changed(folder: RunFolder, tasks: Sequence[Task]) -> None:
         )
 
 
-def _work(
-    folder: RunFolder, config: ExploreConfig, tasks: Sequence[Task], info: WorldInfo, goal: int, wandb: bool
-) -> Run:
+def _work(folder: RunFolder, config: ExploreConfig, tasks: Sequence[Task], info: WorldInfo, goal: int, wandb: bool) -> Run:
     """Builds everything, resumes from the last checkpoint if there is one, and runs to the goal."""
     prepare_device()
     count = stored(folder, "environments", int)

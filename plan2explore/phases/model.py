@@ -46,9 +46,7 @@ class Model:
         sizes, dtype = self._agent.sizes, self._agent.dtype
         return State(*(jnp.zeros((*batch, size), dtype) for size in (sizes.deter, sizes.stoch)))
 
-    def observe(
-        self, obs: Any, action: Any = None, state: State | None = None, key: PRNGKeyArray | None = None
-    ) -> State:
+    def observe(self, obs: Any, action: Any = None, state: State | None = None, key: PRNGKeyArray | None = None) -> State:
         """The state once an observation is there.
 
         Args:

@@ -104,4 +104,3 @@ class Progress:
             then, old_steps, old_updates = self._last
             self._rates = (steps - old_steps) / (now - then) / self.repeat, (updates - old_updates) / (now - then)
         self._last = now, steps, updates
-

@@ -138,7 +138,8 @@ def _world(world: str, found: Sequence[tuple[Coordinates, Visited]], pairs: Sequ
     note = (
         f"Maps span what all runs shown here visited ({TAILS[0]} to {TAILS[1]} % of each coordinate's values). Bright cells "
         "were visited most in the whole run, on a logarithmic scale. Episodes of random actions count, too."
-        + " A maze's map has its own proportions, and grey walls." * (world in LAYOUTS)
+        + " A maze's map has its own proportions, and grey walls."
+        * (world in LAYOUTS)
     )
     steps = np.linspace(0, max(visited.env_steps[-1] for visited in every), FRAMES).astype(int)
     maps = [[_map(visited, coordinates, edges, pair, steps) for visited in every] for pair in chosen]

@@ -53,8 +53,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Markup:
     """A table; on a narrow screen each row becomes a list of its named cells."""
     titles = tag("tr", *(tag("th", name) for name in head))
     body = [
-        tag("tr", *(tag("td", cell, data_label=name or None) for name, cell in zip(head, row, strict=True)))
-        for row in rows
+        tag("tr", *(tag("td", cell, data_label=name or None) for name, cell in zip(head, row, strict=True))) for row in rows
     ]
     return tag("table", tag("thead", titles), tag("tbody", *body))
 

@@ -63,4 +63,3 @@ def last_scores(results: Iterable[Any]) -> str:
         f"{task} {each.score:.0f}" + (f" ({protocol})" if tasks.count(task) > 1 else "")
         for (task, protocol), each in last.items()
     )
-

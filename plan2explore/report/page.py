@@ -25,9 +25,7 @@ MOST_INSPECTED = 4
 ORDER = ("Scores", "Coverage", "Videos", "Where it was curious", "Open-loop prediction", "Learning", "What was run")
 
 
-def write_report(
-    runs: str | Path | Sequence[str | Path], out: str | Path | None = None, pairs: Sequence[Pair] = ()
-) -> Path:
+def write_report(runs: str | Path | Sequence[str | Path], out: str | Path | None = None, pairs: Sequence[Pair] = ()) -> Path:
     """Writes one self-contained page about a run, or comparing several; where it is.
 
     Args:

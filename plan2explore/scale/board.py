@@ -37,9 +37,7 @@ class Row(NamedTuple):
 class Board:
     """Shows a sweep's cells, and keeps how they ended."""
 
-    def __init__(
-        self, out: Path, cells: dict[int, Cell], places: dict[int, str], outcomes: dict[int, Outcome]
-    ) -> None:
+    def __init__(self, out: Path, cells: dict[int, Cell], places: dict[int, str], outcomes: dict[int, Outcome]) -> None:
         self.out, self.cells, self.places = out, cells, places
         self.outcomes = dict(outcomes)
         self._console = PatientConsole(soft_wrap=True)

@@ -42,12 +42,8 @@ def test_what_is_carried_is_forgotten_at_the_first_step(learner, fresh, observat
 def test_modes_and_policies_differ(learner, fresh, observation):
     state, key, first = fresh(), jax.random.key(1), jnp.ones(ENVIRONMENTS, bool)
     carried = learner.carry(ENVIRONMENTS)
-    actions = {
-        mode: learner.act(state, carried, observation, first, key, mode)[0] for mode in ("sample", "noise", "mode")
-    }
-    actions |= {
-        f"task {i}": learner.act(state, carried, observation, first, key, "sample", task=i)[0] for i in (0, 1)
-    }
+    actions = {mode: learner.act(state, carried, observation, first, key, mode)[0] for mode in ("sample", "noise", "mode")}
+    actions |= {f"task {i}": learner.act(state, carried, observation, first, key, "sample", task=i)[0] for i in (0, 1)}
     for one, action in actions.items():
         assert action.shape == (ENVIRONMENTS, 2) and np.abs(action).max() <= 1
         assert all(np.any(action != other) for name, other in actions.items() if name != one)

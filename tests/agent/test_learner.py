@@ -220,9 +220,7 @@ def test_behaviours_train_neither_the_world_model_nor_the_ensemble(exploring, ba
 
 
 @pytest.mark.parametrize("gradient", ["through", "stopped"])
-def test_disagreement_reaches_the_actor_directly_only_when_through(
-    gradient, learner_of, state_of, batch_of, exploring
-):
+def test_disagreement_reaches_the_actor_directly_only_when_through(gradient, learner_of, state_of, batch_of, exploring):
     learner = learner_of(gradient=gradient)
     gradients = exploring[0] if gradient == "through" else gradients_of(learner, state_of)
     params = exploring[1]

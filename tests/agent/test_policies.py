@@ -116,9 +116,7 @@ def test_discrete_log_probabilities_and_entropy_are_those_of_independent_choices
     drawn = DISCRETE.sample(output, noise)
     expected = np.log(first[drawn[:3].argmax()]) + np.log(second[drawn[3:].argmax()])
     np.testing.assert_allclose(DISCRETE.log_prob(output, noise), expected, rtol=1e-5)
-    np.testing.assert_allclose(
-        DISCRETE.entropy(output, noise), stats.entropy(first) + stats.entropy(second), rtol=1e-5
-    )
+    np.testing.assert_allclose(DISCRETE.entropy(output, noise), stats.entropy(first) + stats.entropy(second), rtol=1e-5)
     np.testing.assert_allclose(DISCRETE.spread(jnp.zeros((1, 5))), 1, rtol=1e-5)
 
 

@@ -119,9 +119,7 @@ def test_the_embedding_is_that_of_images_beside_that_of_proprioception(both):
     embedding = model.encode(observation)
     pixels = model.image_encoder(center(observation.image))
     np.testing.assert_allclose(embedding[..., : pixels.shape[-1]], pixels, atol=1e-6)
-    np.testing.assert_allclose(
-        embedding[..., pixels.shape[-1] :], model.proprio_encoder(observation.proprio), atol=1e-6
-    )
+    np.testing.assert_allclose(embedding[..., pixels.shape[-1] :], model.proprio_encoder(observation.proprio), atol=1e-6)
     assert embedding.shape[-1] == model.embedding
 
 
@@ -174,9 +172,7 @@ def test_unequal_scales_train_the_prior_and_the_posterior_apart(nano, core):
 
 def test_symlog_is_taken_of_vectors_and_undone_in_predictions(nano):
     spaces = Spaces(action=ACTION, image=None, proprio=5)
-    plain, squashed = (
-        WorldModel(replace(nano.model, symlog=symlog), spaces, jax.random.key(0)) for symlog in (False, True)
-    )
+    plain, squashed = (WorldModel(replace(nano.model, symlog=symlog), spaces, jax.random.key(0)) for symlog in (False, True))
     vector = 100 * draw_normal(jax.random.key(1), TIME, BATCH, 5)
     squashed_vector = np.sign(vector) * np.log1p(np.abs(vector))
     encoded = plain.encode(Observation(proprio=jnp.asarray(squashed_vector)))

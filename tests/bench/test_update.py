@@ -21,9 +21,7 @@ SMALLEST = replace(
     configs.tiny,
     model=ModelConfig(deter=4, stoch=2, hidden=4, proprio_width=4, proprio_depth=1, reward_width=4, unroll=1),
     intrinsic=IntrinsicConfig(width=4, depth=1, members=2),
-    actor_critic=ActorCriticConfig(
-        horizon=2, actor_width=4, actor_depth=1, critic_width=4, critic_depth=1, unroll=1
-    ),
+    actor_critic=ActorCriticConfig(horizon=2, actor_width=4, actor_depth=1, critic_width=4, critic_depth=1, unroll=1),
     batch=2,
     length=3,
 )
@@ -41,18 +39,14 @@ def test_products_and_convolutions_are_counted_through_loops_and_calls():
         step = jax.jit(lambda y, _: (y @ x, None))
         product = jax.lax.scan(step, x, None, length=3)[0]
         layout = ("NHWC", "HWIO", "NHWC")
-        return product, jax.lax.conv_general_dilated(
-            images, kernel, (2, 2), "VALID", dimension_numbers=layout
-        )
+        return product, jax.lax.conv_general_dilated(images, kernel, (2, 2), "VALID", dimension_numbers=layout)
 
     counted = PARTS.count_flop(function, jnp.ones((5, 5)), jnp.ones((2, 8, 8, 3)), jnp.ones((4, 4, 3, 7)))
     assert counted == 3 * 2 * 5**3 + 2 * (2 * 3 * 3 * 7) * (4 * 4 * 3)
 
 
 def test_batched_products_are_counted():
-    counted = PARTS.count_flop(
-        lambda x, y: jnp.einsum("bij,bjk->bik", x, y), jnp.ones((2, 3, 4)), jnp.ones((2, 4, 5))
-    )
+    counted = PARTS.count_flop(lambda x, y: jnp.einsum("bij,bjk->bik", x, y), jnp.ones((2, 3, 4)), jnp.ones((2, 4, 5)))
     assert counted == 2 * 2 * 3 * 4 * 5
 
 

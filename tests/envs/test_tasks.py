@@ -11,9 +11,7 @@ from plan2explore.envs import suite
 
 def test_a_reward_from_a_file(tmp_path):
     file = tmp_path / "my_rewards.py"
-    file.write_text(
-        "SCALE = 2.0\ndef moonwalk(physics):\n    return -SCALE * physics.horizontal_velocity()\nnumber = 3\n"
-    )
+    file.write_text("SCALE = 2.0\ndef moonwalk(physics):\n    return -SCALE * physics.horizontal_velocity()\nnumber = 3\n")
     task = Task.from_file(f"{file}:moonwalk")
     assert task.name == "moonwalk"
     episodes = [record(make("walker", size=8), seed=seed) for seed in (0, 1)]

@@ -235,8 +235,13 @@ def test_few_shot_begins_as_the_task_does_and_repeats_nothing_of_the_exploration
 @pytest.mark.parametrize(
     ("shots", "schedule", "expected"),
     [
-        (150, {}, 15), (20, {}, 10), (2, {}, 2), (17, {}, 1), (0, {}, 1),
-        (20, {"environments": 4}, 4), (8, {"collect": "in-turn"}, 1),
+        (150, {}, 15),
+        (20, {}, 10),
+        (2, {}, 2),
+        (17, {}, 1),
+        (0, {}, 1),
+        (20, {"environments": 4}, 4),
+        (8, {"collect": "in-turn"}, 1),
     ],
 )
 def test_shots_are_shared_out_evenly(shots, schedule, expected):

@@ -79,6 +79,7 @@ def check_agent(name: str) -> None:
 
 def check_noise() -> None:
     """Every part has noise of its own."""
+
     def draw(key: Any) -> jax.Array:
         return jax.random.uniform(shards.own(key), (1,))
 

@@ -98,9 +98,7 @@ def test_elements_of_a_job_array_and_one_command_share_a_sweep(tmp_path, explore
     flags = "--worlds walker --methods random max --probes walker_run --presets tiny --seeds 0 1 --steps 2000"
     sweep = [*flags.split(), "--out", str(tmp_path)]
     assert main([*sweep, "--cell", "3"]) == 0
-    assert capsys.readouterr().out == (
-        "[3/4] random-walker-tiny-1: walker_run 5.0 at 2,000 env steps (1 episode), 0 s\n"
-    )
+    assert capsys.readouterr().out == ("[3/4] random-walker-tiny-1: walker_run 5.0 at 2,000 env steps (1 episode), 0 s\n")
     assert main([*sweep, "--cell", "2"]) == 1
     assert "[2/4] max-walker-tiny-0: failed: out of memory" in capsys.readouterr().out
     assert main([*sweep, "--list"]) == 0

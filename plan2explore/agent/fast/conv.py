@@ -25,9 +25,7 @@ LAYOUT = ("NHWC", "HWIO", "NHWC")
 MANY_IMAGES, ROUND_NUMBER = 1024, 256
 
 
-def image_blocks(
-    images: Num[Array, "*batch height width pixel"], side: int = 2
-) -> Num[Array, "*batch rows columns block"]:
+def image_blocks(images: Num[Array, "*batch height width pixel"], side: int = 2) -> Num[Array, "*batch rows columns block"]:
     """Makes each square block of pixels the channels of one: row in block, column in block, channel."""
     *batch, height, width, channels = images.shape
     split = images.reshape(*batch, height // side, side, width // side, side, channels)

@@ -23,9 +23,7 @@ def register(name: str, objective: Objective) -> None:
 def find_objective(name: str) -> Objective:
     """The objective of this name."""
     if name not in OBJECTIVES:
-        raise ValueError(
-            f"There is no objective {name!r}: choose one of {', '.join(OBJECTIVES)}, or register your own."
-        )
+        raise ValueError(f"There is no objective {name!r}: choose one of {', '.join(OBJECTIVES)}, or register your own.")
     return OBJECTIVES[name]
 
 

@@ -134,9 +134,7 @@ def test_no_long_sum_in_an_update_is_taken_in_bfloat16(monkeypatch, form, config
         nets, sequences, stats = agent.networks(params), open_batch(agent, batch), init_stats(len(agent.behaviors))
         model, experience = model_gradients(agent, nets, sequences, key)
         intrinsic, alive = intrinsic_gradients(agent, nets, experience, key), ~sequences.is_terminal
-        behavior, _ = behavior_gradients(
-            agent, nets, nets.critic, experience.states, alive, stats, jnp.zeros((), int), key
-        )
+        behavior, _ = behavior_gradients(agent, nets, nets.critic, experience.states, alive, stats, jnp.zeros((), int), key)
         return model.grads, intrinsic.grads, behavior.grads
 
     params = {name: each.params for name, each in jax.eval_shape(agent.init, jax.random.key(0)).items()}

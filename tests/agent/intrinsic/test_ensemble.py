@@ -96,9 +96,7 @@ def test_inputs_and_targets_follow_their_switches():
     deter = one_step_inputs(steps, replace(CONFIG, inputs="deter"))
     np.testing.assert_array_equal(deter, np.concatenate([steps.after.deter, steps.action], -1))
     state = one_step_inputs(steps, replace(CONFIG, inputs="state"))
-    np.testing.assert_array_equal(
-        state, np.concatenate([steps.before.deter, steps.before.stoch, steps.action], -1)
-    )
+    np.testing.assert_array_equal(state, np.concatenate([steps.before.deter, steps.before.stoch, steps.action], -1))
     targets = {
         "embedding": experience.embeddings[1:],
         "deter": steps.after.deter,
@@ -175,7 +173,5 @@ def test_members_start_apart_and_each_learns_from_its_own_loss():
         return ensemble_loss(ensemble, experience, jax.random.key(0), CONFIG)
 
     for leaf in jax.tree.leaves(jax.jit(jax.jacrev(losses))(ensemble)):
-        touched = np.any(
-            np.asarray(leaf).reshape(3, 3, -1) != 0, -1
-        )  # (loss of a member, weights of a member)
+        touched = np.any(np.asarray(leaf).reshape(3, 3, -1) != 0, -1)  # (loss of a member, weights of a member)
         np.testing.assert_array_equal(touched, np.eye(3, dtype=bool))
