@@ -53,7 +53,7 @@ def reach(x: float, y: float) -> Callable[[Any], float]:
 def patrol(physics: Any) -> float:
     """A reward of one's own, the README's: go round in the north-east room, clockwise."""
     (x, y), (vx, vy) = physics.data.qpos - (2.5, 2), physics.data.qvel
-    return min(1, (y * vx - x * vy) / 2) * exp(-(x**2 + y**2) / 4)
+    return min(max((y * vx - x * vy) / 2, 0), 1) * exp(-(x**2 + y**2) / 4)
 
 
 PLACES = {"north_west": (-2.5, 2.5), "north_east": (2.5, 2.0), "south_east": (2.5, -3.0)}

@@ -21,6 +21,9 @@ from plan2explore.config import ActorCriticConfig
 
 START_STD, MAX_STD = 0.1, 0.2
 """Of a policy that learns from replay, above the floor of its std: the greedy action matters, and noise blurs its values."""
+TARGET_RATE = 0.1
+"""Rate of the critics' moving average. A target passes a reward on by about one step each 1 / rate updates: with few updates
+and distant rewards, a slower average does not reach the start."""
 PER_STEP = Float[Array, "tasks time batch"]
 
 

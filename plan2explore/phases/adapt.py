@@ -24,7 +24,7 @@ from ..agent.actor_critic import init_stats
 from ..agent.agent import Params
 from ..agent.inspect import posterior_states
 from ..agent.learner import Learner, LearnerState, check_finite
-from ..agent.off_policy import MAX_STD, START_STD
+from ..agent.off_policy import MAX_STD, START_STD, TARGET_RATE
 from ..agent.optimizer import TrainState, init_train_state
 from ..atomic import write_file
 from ..config import AdaptConfig, AgentConfig, ExploreConfig, Schedule, Spaces, check_numbers, differences, read_config
@@ -258,7 +258,7 @@ def task_agent(explored: ExploreConfig, learn_model: bool) -> Any:
     actor_critic = replace(agent.actor_critic, learn_from=agent.adapt_from, discount=discount)
     if agent.adapt_from == "replay":
         floor = agent.actor_critic.min_std
-        actor_critic = replace(actor_critic, start_std=floor + START_STD, max_std=floor + MAX_STD)
+        actor_critic = replace(actor_critic, start_std=floor + START_STD, max_std=floor + MAX_STD, slow_critic=TARGET_RATE)
     intrinsic = replace(agent.intrinsic, objective="dreamer")
     batch = agent.adapt_batch or agent.batch
     return replace(agent, actor_critic=actor_critic, intrinsic=intrinsic, batch=batch, learn_model=learn_model)
