@@ -37,7 +37,7 @@ from .video import write_video
 WORLD = "maze_rooms"
 METHODS = ("plan2explore", "random")
 TITLES = {"plan2explore": "Plan2Explore", "random": "random actions"}
-STEPS, UPDATES = 24_000, 4_000
+STEPS, UPDATES = 36_000, 4_000
 
 
 def reach(x: float, y: float) -> Callable[[Any], float]:

@@ -44,6 +44,8 @@ from plan2explore.config import AgentConfig, Spaces
 
 CAUSES = ("model", "intrinsic", "reward", "critic", "actor")
 """Kinds of networks in the order in which trouble spreads."""
+REWARD_EVERY = 8
+"""When tasks are learned from replay their policies need no reward head, so it is trained on every eighth sequence."""
 Metrics = dict[str, Float[Array, "..."]]
 BatchArrays = Mapping[str, Num[Array, "batch time ..."]]
 """Sequences: `action`, `is_first`, `is_terminal` and, as the spaces say, `image`, `proprio` and `reward` (batch, time,
@@ -263,7 +265,11 @@ def model_gradients(agent: Agent, nets: Networks, batch: Sequences, key: PRNGKey
             total, output = jnp.zeros(()), infer_states(model, batch, key)
         else:
             total, output = jnp.zeros(()), known_states(model, batch.features)
-        losses = reward_losses(agent, trained["reward"], output.rssm.states.features, batch)
+        every = REWARD_EVERY if batch.features is not None else 1
+        losses = reward_losses(
+            agent, trained["reward"], output.rssm.states.features[:, ::every], batch.rewards[:, ::every],
+            ~batch.is_first[:, ::every],
+        )  # fmt: skip
         return total + losses.sum(), (total, losses, output)
 
     trained = {"reward": nets.reward} | ({"model": nets.model} if agent.config.learn_model else {})
@@ -277,13 +283,16 @@ def model_gradients(agent: Agent, nets: Networks, batch: Sequences, key: PRNGKey
 
 
 def reward_losses(
-    agent: Agent, heads: ScalarHead, features: Float[Array, "time batch features"], batch: Sequences
+    agent: Agent,
+    heads: ScalarHead,
+    features: Float[Array, "time batch features"],
+    rewards: Float[Array, "time batch tasks"],
+    counted: Bool[Array, "time batch"],
 ) -> Float[Array, " tasks"]:
     """Each reward head's loss. Features are stopped: only the supervised oracle's first task shapes the world model.
 
-    First steps of episodes are left out: no action led there, and the stored reward of 0 is nobody's.
+    Not `counted` are first steps of episodes: no action led there, and the stored reward of 0 is nobody's.
     """
-    rewards, counted = batch.rewards, ~batch.is_first
 
     def loss(head: ScalarHead, target: Array, features: Array) -> Array:
         return (head.loss(head.mlp(features), target) * counted).sum() / jnp.maximum(shards.mean(counted.sum()), 1)
