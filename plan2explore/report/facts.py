@@ -20,7 +20,8 @@ def headline(every: Sequence[Explored]) -> Markup:
     said = [sentence for sentence in (_coverage(runs) if len(worlds) == 1 else "", _tasks(runs)) if sentence]
     steps = max(int(greatest(explored.metrics, "env_steps")) for explored in every)
     seeds = max(map(len, runs.values()))
-    about = f"{methods[0]} in {', '.join(worlds)}, {steps:,} env steps" + (f", {seeds} runs" if seeds > 1 else "")
+    about = f"{methods[0]} in {', '.join(worlds)}, {steps:,} env steps"
+    about += f", {seeds} runs{' each' * (len(methods) > 1)}" * (seeds > 1)
     return text(f"{about}: {'; '.join(said)}." if said else f"{about}.")
 
 
@@ -37,7 +38,7 @@ def _tasks(runs: dict[str, list[Explored]]) -> str:
     if counts and len(counts) == sum(map(bool, found.values())):
         told = {method: f"{done} of {count}" for method, (done, count) in counts.items()}
         return _beside("{} tasks solved", told) + f", with a score of {SOLVED} or more"
-    return _beside("last scores: {}", {method: _last(each) for method, each in found.items() if each})
+    return _beside("scored {}", {method: _last(each) for method, each in found.items() if each})
 
 
 def _last(found: Sequence[Scored]) -> str:
@@ -45,7 +46,7 @@ def _last(found: Sequence[Scored]) -> str:
     best: dict[str, float] = {}
     for each in found:
         best[each.last.task] = max(best.get(each.last.task, each.last.score), each.last.score)
-    return ", ".join(f"{task} {score:,.0f}" for task, score in best.items())
+    return ", ".join(f"{score:,.0f} in {task}" for task, score in best.items())
 
 
 def _beside(sentence: str, told: dict[str, str]) -> str:
@@ -78,7 +79,7 @@ def what_was_run(explored: Explored) -> Markup:
     if not starts:
         notes.append(missing(f"starts.jsonl of {explored.name} is missing or damaged: machine and versions are not known."))
     more = tag("details", tag("summary", "Settings, machine and versions"), facts(folded))
-    return join([tag("h3", explored.label), facts(pairs), more, *notes])
+    return tag("div", tag("h3", explored.label), facts(pairs), more, *notes)
 
 
 def nearest_preset(config: ExploreConfig) -> tuple[str, list[str]]:
