@@ -94,13 +94,10 @@ def parts_of(coordinates: int) -> int:
 
 
 def number_cells(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """A number for the cell of the whole state, (states,): the same for the same cell only, as far as 64 bits can tell."""
-    factors = np.random.default_rng(0).integers(0, 2**62, (values.shape[1],)).astype(np.uint64) * 2 + 1
-    numbers = np.zeros(len(values), np.uint64)
-    for column, factor in enumerate(factors):  # one at a time: all at once would fill the memory
-        cells = cells_of(values[:, column], edges[:, column], parts_of(values.shape[1]))
-        numbers += cells.astype(np.uint64) * factor
-    return numbers
+    """The bytes that tell each state's cell of the whole state, (states,)."""
+    count = values.shape[1]  # coordinates, one at a time: all at once would fill the memory
+    cells = [cells_of(values[:, each], edges[:, each], parts_of(count)).astype(np.uint8) for each in range(count)]
+    return np.stack(cells, 1).view(np.dtype((np.void, count)))[:, 0]
 
 
 def growth(visited: Visited, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
