@@ -6,7 +6,7 @@ from typing import Any
 
 from ..config import PRESETS, ExploreConfig, differences
 from ..console import duration
-from ..runs.reader import greatest, is_number, read_starts
+from ..runs.reader import greatest, is_number, progress_of, read_starts
 from .explored import Explored
 from .html import Markup, facts, join, missing, tag, text
 from .scores import SOLVED, Scored, find_scores, solved
@@ -60,15 +60,15 @@ def _beside(sentence: str, told: dict[str, str]) -> str:
 
 def what_was_run(explored: Explored) -> Markup:
     """A run's settings, versions, machine, length and time."""
-    config, goal, starts = explored.config, explored.folder.settings.get("goal"), read_starts(explored.folder)
+    config, starts = explored.config, read_starts(explored.folder)
     preset, changed = nearest_preset(config)
     pairs: dict[str, Any] = {
         "World": f"{config.world.world}, observes {config.world.obs}, {config.world.action_repeat} env steps per action",
         "Method": explored.about.method,
         "Probes": ", ".join(config.probes) or "none",
         "Seed": config.seed,
-        "Env steps": f"{greatest(explored.metrics, 'env_steps'):,.0f} of {goal:,}" if isinstance(goal, int) else "?",
-        "Updates": f"{greatest(explored.metrics, 'update'):,.0f}",
+        "Env steps": progress_of(explored.folder, explored.metrics, "env_steps")[0],
+        "Updates": progress_of(explored.folder, explored.metrics, "update")[0],
         "Wall time (h:m:s)": wall_time(explored.metrics, starts),
     }
     if share := greatest(explored.metrics, "coverage"):
