@@ -110,11 +110,9 @@ def wall_time(metrics: list[dict[str, Any]], starts: list[dict[str, Any]]) -> st
     begun = sorted(filter(None, (_seconds(start.get("time")) for start in starts)))
     if not times or not begun:
         return "not known"
-    total = 0.0
-    for start, following in zip(begun, [*begun[1:], float("inf")], strict=True):
-        within = [time for time in times if start <= time < following]
-        total += within[-1] - start if within else 0.0
-    return duration(total)
+    ends = [*begun[1:], float("inf")]
+    last = [max((time for time in times if time < end), default=0.0) for end in ends]
+    return duration(sum(max(0.0, end - start) for start, end in zip(begun, last, strict=True)))
 
 
 def _seconds(time: Any) -> float | None:
