@@ -63,7 +63,7 @@ def what_was_run(explored: Explored) -> Markup:
     config, starts = explored.config, read_starts(explored.folder)
     preset, changed = nearest_preset(config)
     pairs: dict[str, Any] = {
-        "World": f"{config.world.world}, observes {config.world.obs}, {config.world.action_repeat} env steps per action",
+        "Environment": f"{config.world.world}, observes {config.world.obs}, {config.world.action_repeat} env steps per action",
         "Method": explored.about.method,
         "Probes": ", ".join(config.probes) or "none",
         "Seed": config.seed,
