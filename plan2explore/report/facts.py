@@ -62,8 +62,9 @@ def what_was_run(explored: Explored) -> Markup:
     """A run's settings, versions, machine, length and time."""
     config, starts = explored.config, read_starts(explored.folder)
     preset, changed = nearest_preset(config)
+    world = config.world
     pairs: dict[str, Any] = {
-        "Environment": f"{config.world.world}, observes {config.world.obs}, {config.world.action_repeat} env steps per action",
+        "Environment": f"{world.world}, observes {world.obs}, {world.action_repeat} env steps per action",
         "Method": explored.about.method,
         "Probes": ", ".join(config.probes) or "none",
         "Seed": config.seed,
