@@ -1,9 +1,12 @@
 """The command line: one verb per command, nothing else."""
 
 import logging
+import re
 import sys
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field, make_dataclass, replace
 from importlib import import_module
+from io import StringIO
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -37,8 +40,8 @@ VERBS = {
     "demo": ("demo:main", "Explores a maze without reward on two CPU cores, then solves four tasks; minutes."),
     "reproduce": ("reproduce:main", "Runs the paper's protocols; finished cells are not run again."),
     "sweep": ("scale.sweep:main", "Explores worlds x methods x presets x seeds x any setting, here or on a cluster."),
-    "table": ("report.tables:main", "Prints the paper's tables with the scores of runs beside the paper's."),
-    "plot": ("report.plots:main", "Draws the paper's figures from runs or result files."),
+    "table": ("report.tables:table", "Prints the paper's tables with the scores of runs beside the paper's."),
+    "plot": ("report.plots:plot", "Draws the paper's figures from runs or result files."),
     "look": ("cli:look", "Plays a random episode and shows it: a video, a contact sheet, and steps per second."),
     "tasks": ("cli:tasks", "Lists the names that the other commands take."),
     "doctor": ("cli:doctor", "Checks this machine, or a MuJoCo model file: each problem with its fix."),
@@ -377,10 +380,17 @@ def _run(arguments: list[str]) -> Any:
         where, name = VERBS[arguments[0]][0].split(":")
         return getattr(import_module(f".{where}", __package__), name)(arguments[1:])
     whole = any(word.startswith("--tyro-") for word in arguments)  # a shell's completion knows all options
-    verbs = {verb: _options_of(verb) if whole else make_dataclass(verb, []) for verb in VERBS}
-    for verb, options in verbs.items():
-        options.__doc__ = VERBS[verb][1]
-    return tyro.extras.subcommand_cli_from_dict(verbs, prog="plan2explore", args=arguments or ["--help"])
+    verbs: dict[str, Any] = {
+        verb: make_dataclass(verb, [], namespace={"__doc__": told}) for verb, (_, told) in VERBS.items()
+    }
+    if not whole:
+        return tyro.extras.subcommand_cli_from_dict(verbs, prog="plan2explore", args=arguments or ["--help"])
+    with redirect_stdout(StringIO()) as script, suppress(SystemExit):
+        verbs = {verb: _options_of(verb) for verb in VERBS}
+        tyro.extras.subcommand_cli_from_dict(verbs, prog="plan2explore", args=arguments)
+    # Of a description in two lines, the second would be offered as a word to complete.
+    print(re.sub("^COMPLETION_SPEC = .*$", lambda line: line[0].replace("\\n", " "), script.getvalue(), flags=re.M))
+    return 0
 
 
 def _options_of(verb: str) -> Any:

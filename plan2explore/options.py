@@ -1,15 +1,15 @@
 """What the options of all commands have in common: how they are read, and a short help where there are hundreds."""
 
-import ast
 import functools
 import inspect
+from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, make_dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import tyro
+from docstring_parser import parse_from_object
 from tyro.conf import UseAppendAction, arg
 
 from .config import rename_flags
@@ -54,7 +54,8 @@ def short(default: Any, names: Sequence[str]) -> type:
     found: dict[str, tuple[Any, str | None, Any]] = {}
 
     def search(config: Any) -> None:
-        hints, docs = get_type_hints(type(config), include_extras=True), docstrings(type(config))
+        hints = get_type_hints(type(config), include_extras=True)
+        docs = {each.arg_name: " ".join((each.description or "").split()) for each in parse_from_object(type(config)).params}
         for each in fields(config):
             value = getattr(config, each.name)
             if is_dataclass(value):
@@ -69,26 +70,9 @@ def short(default: Any, names: Sequence[str]) -> type:
     return make_dataclass("Short", [*shown, *COMMON])
 
 
-def docstrings(kind: type) -> dict[str, str]:
-    """What the source says below each field."""
-    (definition,) = ast.parse(inspect.getsource(kind)).body
-    assert isinstance(definition, ast.ClassDef)
-    return {
-        each.target.id: " ".join(str(below.value.value).split())
-        for each, below in pairwise(definition.body)
-        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
-        and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
-    }  # fmt: skip
-
-
 def take_option(arguments: list[str], flag: str) -> tuple[list[str], list[str]]:
     """The values of an option that every command takes, and the other arguments."""
-    values, others, words = [], [], iter(arguments)
-    for word in words:
-        if word == flag:
-            values.append(next(words, ""))
-        elif word.startswith(f"{flag}="):
-            values.append(word.removeprefix(f"{flag}="))
-        else:
-            others.append(word)
-    return values, others
+    parser = ArgumentParser("plan2explore", add_help=False, allow_abbrev=False)
+    parser.add_argument(flag, action="append", default=[], dest="values")
+    found, others = parser.parse_known_args(arguments)
+    return found.values, others

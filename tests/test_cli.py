@@ -1,8 +1,11 @@
 """The command line as a person uses it: sentences instead of stack traces, files where it says."""
 
+import contextlib
+import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -345,6 +348,40 @@ def test_a_config_file_that_cannot_be_used_is_said(capsys, tmp_path, text, sente
         file.write_text(text)
     status, _, error = run(capsys, "explore", "walker", "--config", str(file))
     assert status == 2 and sentence in error and str(file) in error
+
+
+COMPLETE = """source {script}
+COMP_WORDS=({words}); COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))
+_tyro_plan2explore
+echo "${{COMPREPLY[*]}}"
+"""
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("plan2explore ex", "explore export"),
+        ("plan2explore explore walker --pre", "--preset"),
+        ("plan2explore explore walker --preset mod", "modern modern-tiny"),
+        ("plan2explore explore walker --agent.intrinsic.mem", "--agent.intrinsic.members"),
+        ("plan2explore table --ga", "--gate"),
+    ],
+)
+def test_a_shell_completes_commands_options_and_values(words, found, completion):
+    asked = COMPLETE.format(script=completion, words=words)
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == found.split()
+
+
+@pytest.fixture(scope="module")
+def completion(tmp_path_factory):
+    """The script that `plan2explore --tyro-print-completion bash` prints, in a file."""
+    file = tmp_path_factory.mktemp("completion") / "plan2explore"
+    with contextlib.redirect_stdout(io.StringIO()) as printed, pytest.raises(SystemExit):
+        main(["--tyro-print-completion", "bash"])
+    file.write_text(printed.getvalue())
+    return file
 
 
 def test_an_unknown_option_of_a_config_file_is_named(capsys, tmp_path):

@@ -45,9 +45,9 @@ def flags_of(verb: str) -> set[str]:
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed), pytest.raises(SystemExit):
         patch.setenv("COLUMNS", "200")  # no name is cut in two
-        short = verb in ("explore", "learn", "sweep", "reproduce")
-        main([*verb.split(), "--help-all" if short else "--help"])
-    return set(re.findall(r"--[a-z][\w.-]*", printed.getvalue()))
+        asked = "--help-all" if verb in ("explore", "learn", "sweep", "reproduce") else "--help"
+        main([*verb.split(), asked])
+    return {asked} | set(re.findall(r"--[a-z][\w.-]*", printed.getvalue()))
 
 
 @pytest.mark.parametrize("verb", sorted(commands()))

@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "runs": {"config", "atomic", "envs", "agent", "replay", "untrusted"},
     "phases": {"config", "atomic", "console", "device", "envs", "replay", "agent", "runs", "untrusted", "video"},
     "reference": set(),
-    "report": {"config", "atomic", "console", "device", "envs", "replay", "agent", "runs", "reference", "video"},
+    "report": {"config", "atomic", "console", "device", "options", "envs", "replay", "agent", "runs", "reference", "video"},
     "scale": {"config", "console", "options", "envs", "agent", "phases", "runs", "report", "untrusted"},
     "reproduce": {"config", "console", "options", "envs", "agent", "phases", "runs", "report", "reference", "scale"},
     "cli": {

@@ -77,7 +77,7 @@ class Bar:
 def bars(title: str, each: Sequence[Bar], least: float = 0.0) -> Markup:
     """Bars below each other on one scale; a thin line is the interval, an upright one the mark."""
     ends = [end for bar in each for end in (bar.value, bar.low, bar.high, bar.mark) if end is not None]
-    low, high = min(0.0, *ends), max(least, *ends, 1e-9)
+    low, high = min(0.0, *ends), max(least, 1.0, *ends)  # a score that reads as 0 is no long bar
 
     def place(value: float) -> float:
         return 100 * (value - low) / (high - low)

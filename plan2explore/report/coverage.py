@@ -3,19 +3,18 @@
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..envs.maze import LAYOUTS, rows_of
+from ..envs.maze import LAYOUTS, Coverage, rows_of
 from ..envs.names import domain_of
 from ..runs.reader import greatest
 from .charts import Line, chart
 from .coordinates import Coordinates, coordinates_of
 from .explored import Explored, Missing
 from .html import Markup, figure, grid, join, missing, tag
-from .learning import metric_lines
 
 CELLS = 40  # along each side of a map
 FRAMES = 60  # of the animation
@@ -24,6 +23,7 @@ FINE = 4  # cells of a map along a cell of a maze
 PLACE = (("x", "y"), ("root x", "root y"))  # coordinates that say where in a maze a state is
 WHOLE = 20_000  # about so many cells of the whole state there may be; more where three parts of each coordinate make more
 POINTS = 40  # of a curve
+PARTS = 10  # of an episode: points of a maze's curve
 TAILS = (0.1, 99.9)  # per cent: one wild state must not shrink all others to a dot
 Pair = tuple[str, str]
 
@@ -37,11 +37,15 @@ class Visited:
     """float32 (states, coordinates)."""
     env_steps: np.ndarray
     """How far the run was at each state."""
+    shares: np.ndarray | None = None
+    """Of a maze: env steps, and the share of its free cells that had been visited by then, (points, 2)."""
 
 
 def read_visited(explored: Explored) -> tuple[Coordinates, Visited]:
     """All states of a run's episodes; those of damaged ones are left out."""
-    coordinates, values, counts, before = None, [], [], 0.0
+    coordinates, values, counts, shares, before = None, [], [], [], 0.0
+    domain = domain_of(explored.about.world)
+    maze = Coverage(domain) if domain in LAYOUTS else None
     for _, episode in explored.episodes.load_all(pictures=False):
         if episode.world != explored.config.world.world:
             continue  # untrusted: its name decides which simulator is loaded
@@ -49,10 +53,15 @@ def read_visited(explored: Explored) -> tuple[Coordinates, Visited]:
         values.append(coordinates.read(episode))
         repeat = episode.state.shape[1]
         counts.append(before + repeat * np.arange(len(episode)))
+        if maze:
+            for part in np.array_split(np.arange(len(episode)), min(PARTS, len(episode))):
+                maze.add(episode.state[part])
+                shares.append((before + repeat * part[-1], maze.share))
         before += repeat * (len(episode) - 1)
     if coordinates is None:
         raise Missing(f"{explored.name} has no episode that can be read.")
-    return coordinates, Visited(explored, np.concatenate(values), np.concatenate(counts))
+    visited = Visited(explored, np.concatenate(values), np.concatenate(counts), np.array(shares) if maze else None)
+    return coordinates, visited
 
 
 def edges_of(every: Sequence[Visited]) -> np.ndarray:
@@ -85,13 +94,10 @@ def parts_of(coordinates: int) -> int:
 
 
 def number_cells(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """A number for the cell of the whole state, (states,): the same for the same cell only, as far as 64 bits can tell."""
-    factors = np.random.default_rng(0).integers(0, 2**62, (values.shape[1],)).astype(np.uint64) * 2 + 1
-    numbers = np.zeros(len(values), np.uint64)
-    for column, factor in enumerate(factors):  # one at a time: all at once would fill the memory
-        cells = cells_of(values[:, column], edges[:, column], parts_of(values.shape[1]))
-        numbers += cells.astype(np.uint64) * factor
-    return numbers
+    """The bytes that tell each state's cell of the whole state, (states,)."""
+    count = values.shape[1]  # coordinates, one at a time: all at once would fill the memory
+    cells = [cells_of(values[:, each], edges[:, each], parts_of(count)).astype(np.uint8) for each in range(count)]
+    return np.stack(cells, 1).view(np.dtype((np.void, count)))[:, 0]
 
 
 def growth(visited: Visited, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -132,9 +138,12 @@ def _world(world: str, found: Sequence[tuple[Coordinates, Visited]], pairs: Sequ
         run = visited.explored
         lines.append(Line(run.label, *growth(visited, edges), colour=run.number, group=run.about.method))
     plots = [chart(lines, "env steps", "cells visited", about)]
-    if shares := metric_lines([visited.explored for visited in every], "coverage"):
-        caption = f"{world}: share of the free cells of the maze visited so far"
-        plots.insert(0, chart(shares, "env steps", "coverage", caption))
+    told = [(line, each.shares) for line, each in zip(lines, every, strict=True) if each.shares is not None]
+    if told:
+        shares = [replace(line, x=points[:, 0], y=points[:, 1]) for line, points in told]
+        plots.insert(
+            0, chart(shares, "env steps", "coverage", f"{world}: share of the free cells of the maze visited so far")
+        )
     note = (
         f"Maps span what all runs shown here visited ({TAILS[0]} to {TAILS[1]} % of each coordinate's values). Bright cells "
         "were visited most in the whole run, on a logarithmic scale. Episodes of random actions count, too."

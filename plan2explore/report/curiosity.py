@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from scipy.signal import find_peaks
 
 from ..agent.agent import Agent, Params
 from ..agent.inspect import intrinsic_rewards, posterior_states
@@ -84,10 +85,6 @@ def as_sequence(agent: Agent, episode: Episode, start: int = 0, end: int | None 
 
 def peaks(along: np.ndarray, count: int = PEAKS) -> np.ndarray:
     """The highest moments that are not neighbours of a higher one, in the order of time."""
-    apart, left = max(1, int(APART * len(along))), along.astype(float).copy()
-    found: list[int] = []
-    while len(found) < count and np.isfinite(left).any():
-        top = int(np.nanargmax(np.where(np.isfinite(left), left, -np.inf)))
-        found.append(top)
-        left[max(0, top - apart) : top + apart + 1] = -np.inf
-    return np.array(sorted(found), int)
+    walled = np.pad(np.where(np.isfinite(along), along, -np.inf), 1, constant_values=-np.inf)  # the ends can be peaks, too
+    found = find_peaks(walled, distance=max(1, int(APART * len(along))) + 1)[0] - 1
+    return np.sort(found[np.argsort(-along[found], kind="stable")[:count]])

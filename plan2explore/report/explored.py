@@ -76,8 +76,8 @@ class Explored:
         """The agent of the last good snapshot, its parameters, and its env steps; sizes are those of the episode."""
         if self.about.method not in OBJECTIVES:
             raise ValueError(
-                f"It was explored with the objective {self.about.method!r}, which is not registered here: import your file "
-                "that registers it and call plan2explore.write_report from Python."
+                f"It was explored with the objective {self.about.method!r}, which is not registered here: name the module "
+                "that registers it with --import, or import it before you call plan2explore.write_report."
             )
         agent = agent_of(self.config.agent, spaces_of(self.config, episode))
         snapshots = Checkpoints(self.folder.snapshots, keep=None)

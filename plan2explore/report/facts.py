@@ -6,7 +6,7 @@ from typing import Any
 
 from ..config import PRESETS, ExploreConfig, differences
 from ..console import duration
-from ..runs.reader import greatest, is_number, read_starts
+from ..runs.reader import greatest, is_number, progress_of, read_starts
 from .explored import Explored
 from .html import Markup, facts, join, missing, tag, text
 from .scores import SOLVED, Scored, find_scores, solved
@@ -20,7 +20,8 @@ def headline(every: Sequence[Explored]) -> Markup:
     said = [sentence for sentence in (_coverage(runs) if len(worlds) == 1 else "", _tasks(runs)) if sentence]
     steps = max(int(greatest(explored.metrics, "env_steps")) for explored in every)
     seeds = max(map(len, runs.values()))
-    about = f"{methods[0]} in {', '.join(worlds)}, {steps:,} env steps" + (f", {seeds} runs" if seeds > 1 else "")
+    about = f"{methods[0]} in {', '.join(worlds)}, {steps:,} env steps"
+    about += f", {seeds} runs{' each' * (len(methods) > 1)}" * (seeds > 1)
     return text(f"{about}: {'; '.join(said)}." if said else f"{about}.")
 
 
@@ -37,7 +38,7 @@ def _tasks(runs: dict[str, list[Explored]]) -> str:
     if counts and len(counts) == sum(map(bool, found.values())):
         told = {method: f"{done} of {count}" for method, (done, count) in counts.items()}
         return _beside("{} tasks solved", told) + f", with a score of {SOLVED} or more"
-    return _beside("last scores: {}", {method: _last(each) for method, each in found.items() if each})
+    return _beside("scored {}", {method: _last(each) for method, each in found.items() if each})
 
 
 def _last(found: Sequence[Scored]) -> str:
@@ -45,7 +46,7 @@ def _last(found: Sequence[Scored]) -> str:
     best: dict[str, float] = {}
     for each in found:
         best[each.last.task] = max(best.get(each.last.task, each.last.score), each.last.score)
-    return ", ".join(f"{task} {score:,.0f}" for task, score in best.items())
+    return ", ".join(f"{score:,.0f} in {task}" for task, score in best.items())
 
 
 def _beside(sentence: str, told: dict[str, str]) -> str:
@@ -59,15 +60,16 @@ def _beside(sentence: str, told: dict[str, str]) -> str:
 
 def what_was_run(explored: Explored) -> Markup:
     """A run's settings, versions, machine, length and time."""
-    config, goal, starts = explored.config, explored.folder.settings.get("goal"), read_starts(explored.folder)
+    config, starts = explored.config, read_starts(explored.folder)
     preset, changed = nearest_preset(config)
+    world = config.world
     pairs: dict[str, Any] = {
-        "World": f"{config.world.world}, observes {config.world.obs}, {config.world.action_repeat} env steps per action",
+        "Environment": f"{world.world}, observes {world.obs}, {world.action_repeat} env steps per action",
         "Method": explored.about.method,
         "Probes": ", ".join(config.probes) or "none",
         "Seed": config.seed,
-        "Env steps": f"{greatest(explored.metrics, 'env_steps'):,.0f} of {goal:,}" if isinstance(goal, int) else "?",
-        "Updates": f"{greatest(explored.metrics, 'update'):,.0f}",
+        "Env steps": progress_of(explored.folder, explored.metrics, "env_steps")[0],
+        "Updates": progress_of(explored.folder, explored.metrics, "update")[0],
         "Wall time (h:m:s)": wall_time(explored.metrics, starts),
     }
     if share := greatest(explored.metrics, "coverage"):
@@ -78,7 +80,7 @@ def what_was_run(explored: Explored) -> Markup:
     if not starts:
         notes.append(missing(f"starts.jsonl of {explored.name} is missing or damaged: machine and versions are not known."))
     more = tag("details", tag("summary", "Settings, machine and versions"), facts(folded))
-    return join([tag("h3", explored.label), facts(pairs), more, *notes])
+    return tag("div", tag("h3", explored.label), facts(pairs), more, *notes)
 
 
 def nearest_preset(config: ExploreConfig) -> tuple[str, list[str]]:
@@ -109,11 +111,9 @@ def wall_time(metrics: list[dict[str, Any]], starts: list[dict[str, Any]]) -> st
     begun = sorted(filter(None, (_seconds(start.get("time")) for start in starts)))
     if not times or not begun:
         return "not known"
-    total = 0.0
-    for start, following in zip(begun, [*begun[1:], float("inf")], strict=True):
-        within = [time for time in times if start <= time < following]
-        total += within[-1] - start if within else 0.0
-    return duration(total)
+    ends = [*begun[1:], float("inf")]
+    last = [max((time for time in times if time < end), default=0.0) for end in ends]
+    return duration(sum(max(0.0, end - start) for start, end in zip(begun, last, strict=True)))
 
 
 def _seconds(time: Any) -> float | None:

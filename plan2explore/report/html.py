@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
+FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Characters that HTML has not, and halves of surrogate pairs, which no file can hold."""
+
 
 class Markup(str):
     """Text that is HTML already: only what this program wrote itself. Everything else is escaped where it is put in."""
@@ -14,12 +17,9 @@ class Markup(str):
 
 def text(value: Any) -> Markup:
     """Anything as text of the page: markup stays as it is, all else is escaped."""
-    return value if isinstance(value, Markup) else Markup(html.escape(_printable(str(value)), quote=True))
-
-
-def _printable(value: str) -> str:
-    """Without characters that HTML forbids, and without halves of surrogate pairs, which no file can hold."""
-    return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, Markup):
+        return value
+    return Markup(html.escape(FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", str(value)), quote=True))
 
 
 def tag(name: str, /, *content: Any, **attributes: Any) -> Markup:

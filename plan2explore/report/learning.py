@@ -44,21 +44,28 @@ COORDINATES = 6
 
 
 def learning(every: Sequence[Explored]) -> Markup:
-    """A figure for each metric that any of the runs has."""
+    """A figure for each metric that any of the runs has: over env steps, or over updates where no env step was made."""
     tasks = dict.fromkeys(probe for explored in every for probe in explored.about.probes)
     wanted = CURVES | {f"{task}/{name}": f"{task}: {about}" for task in tasks for name, about in TASK_CURVES.items()}
-    found = {metric: metric_lines(every, metric) for metric in wanted}
-    drawn = [chart(lines, "env steps", metric, f"{wanted[metric]} ({metric})") for metric, lines in found.items() if lines]
+    explored_on = any(len({line["env_steps"] for line in explored.metrics}) > 1 for explored in every)
+    axis, name = ("env_steps", "env steps") if explored_on else ("update", "updates")
+    found = {metric: metric_lines(every, metric, axis) for metric in wanted}
+    drawn = [
+        chart(lines, name, metric, f"{wanted[metric]} ({metric})")
+        for metric, lines in found.items()
+        if any(len(line.x) > 1 for line in lines)
+    ]
     if not drawn:
-        raise Missing("There are no metrics.")
+        raise Missing("No metric was written twice.")
     return join([tag("p", NOTE, class_="soft"), tag("div", class_="controls curves-controls"), grid(drawn)])
 
 
-def metric_lines(every: Sequence[Explored], metric: str) -> list[Line]:
-    """A metric over env steps, of the runs that have it."""
+def metric_lines(every: Sequence[Explored], metric: str, axis: str = "env_steps") -> list[Line]:
+    """A metric over another, of the runs that have it."""
     lines = []
     for explored in every:
-        points = [(line["env_steps"], line[metric]) for line in explored.metrics if is_number(line.get(metric))]
+        told = [(line.get(axis), line.get(metric)) for line in explored.metrics]
+        points = [point for point in told if all(map(is_number, point))]
         if points:
             x, y = zip(*points, strict=True)
             lines.append(Line(explored.label, x, y, colour=explored.number, group=explored.about.method))

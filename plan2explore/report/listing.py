@@ -9,7 +9,7 @@ from rich.table import Table
 
 from ..console import PatientConsole
 from ..runs.folder import RunError, RunFolder
-from ..runs.reader import greatest, read_metrics, summary_of
+from ..runs.reader import progress_of, read_metrics, summary_of
 from ..runs.results import results_of
 
 COLUMNS = ("run", "env", "method", "seed", "state", "env steps", "last scores")
@@ -45,13 +45,12 @@ def print_runs(folder: Path) -> int:
 
 def row_of(run: RunFolder) -> tuple[str, ...]:
     """What a run's row says, in the order of `COLUMNS`."""
-    about, goal = summary_of(run), run.settings.get("goal")
-    steps = int(greatest(read_metrics(run.path), "env_steps"))
-    state = "running" if run.is_locked() else "finished" if isinstance(goal, int) and steps >= goal else "stopped"
+    about, metrics = summary_of(run), read_metrics(run.path)
+    (steps, all_steps), (_, all_updates) = (progress_of(run, metrics, name) for name in ("env_steps", "update"))
+    state = "running" if run.is_locked() else "finished" if all_steps or all_updates else "stopped"
     return (
         str(run.path), about.world, about.method, "?" if about.seed is None else str(about.seed), state,
-        f"{steps:,}" + (f" of {goal:,}" if isinstance(goal, int) and steps < goal else ""),
-        last_scores(results_of(run.path)) or "-",
+        steps, last_scores(results_of(run.path)) or "-",
     )  # fmt: skip
 
 

@@ -45,8 +45,7 @@ function at(line, x) {  // by interpolation; nothing beyond a line's ends
 }
 
 function seedsTogether(lines) {  // one line for each group, with its mean, least and greatest
-  const groups = Map.groupBy ? Map.groupBy(lines, line => line.group) : lines.reduce(
-    (all, line) => all.set(line.group, [...(all.get(line.group) || []), line]), new Map());
+  const groups = lines.reduce((all, line) => all.set(line.group, [...(all.get(line.group) || []), line]), new Map());
   return [...groups].flatMap(([group, all]) => {
     if (all.length < 2 || !group) return all;
     const first = Math.max(...all.map(line => line.x[0])), last = Math.min(...all.map(line => line.x.at(-1)));

@@ -15,10 +15,11 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-import tyro
 from matplotlib.figure import Figure
+from tyro.conf import Positional
 
 from ..console import counted, say
+from ..options import command
 from ..reference import METHODS, published_curve
 from ..runs.files import check_folder
 from ..runs.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, left_out, one_each, read_results
@@ -229,20 +230,15 @@ def write_plots(sources: Sequence[str | Path], out: Path) -> list[Path]:
     return written
 
 
-@dataclass(frozen=True)
-class PlotCommand:
-    """Draws the paper's figures from your runs, beside the published curves, as PNG and SVG."""
+@command
+def plot(sources: Positional[tuple[Path, ...]], out: Path = Path("plots")) -> int:
+    """Draws the paper's figures from your runs, beside the published curves, as PNG and SVG.
 
-    sources: tyro.conf.Positional[tuple[Path, ...]]
-    """Runs, CSV files of results, or folders with either in them."""
-    out: Path = Path("plots")
-    """Folder for the files."""
-
-
-def main(arguments: list[str]) -> int:
-    """Draws the paper's figures from your runs, beside the published curves, as PNG and SVG."""
-    command = tyro.cli(PlotCommand, prog="plan2explore plot", args=arguments)
-    written = write_plots(command.sources, command.out)
+    Args:
+        sources: Runs, CSV files of results, or folders with either in them.
+        out: Folder for the files.
+    """
+    written = write_plots(sources, out)
     if not written:
         raise ValueError(
             "There is nothing to draw: the figures are of probes, of few-shot adaptation, and of the cheetah's tasks if "

@@ -21,9 +21,13 @@ SOLVED = 500
 PAPER_TABLE = {PROBE: (1, "3.5M"), OFFLINE: (1, "3.5M"), SUPERVISED: (1, "3.5M"), FEW_SHOT: (2, "1M + 150k")}
 NOTE = (
     "Mean score of the last evaluation's episodes. The line with ends is its 95 % interval, by bootstrap over 3 or more "
-    "episodes; over several seeds, their range. The longer upright line is the paper's score of the method, at 3.5M env "
-    "steps (zero-shot) or 1M and 150 episodes of the task (few-shot)."
+    "episodes; over several seeds, their range."
 )
+MARKED = (
+    " The longer upright line is the paper's score of the method, at 3.5M env steps (zero-shot) or 1M and 150 episodes of "
+    "the task (few-shot)."
+)
+DOTTED = " Dotted: published curves, shaded by one standard deviation over seeds."
 
 
 @dataclass(frozen=True)
@@ -94,8 +98,8 @@ def scores(every: Sequence[Explored]) -> Markup:
     figures = [chart(each, "env steps", "score", task) for task, each in moving.items()]
     head = ("Task", "Run", "How", "Env steps", "Score", "95 % interval", "Episodes", "Paper")
     numbers = tag("details", tag("summary", "All scores as a table"), table(head, map(_row, found)))
-    dotted = " Dotted: published curves, shaded by one standard deviation over seeds."
-    note = NOTE + dotted * any(line.quiet for each in moving.values() for line in each)
+    marked = any(bar.mark is not None for each in compared.values() for bar in each)
+    note = NOTE + MARKED * marked + DOTTED * any(line.quiet for each in moving.values() for line in each)
     return join([*notes, grid(drawn), tag("p", note, class_="soft"), numbers, grid(figures)])
 
 

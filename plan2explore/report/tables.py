@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import tyro
+from tyro.conf import Positional
 
 from ..atomic import write_file
 from ..console import counted, say
+from ..options import command
 from ..reference import METHODS, TASK_AVERAGE, Point, paper_table, published_curve, with_reward
 from ..runs.files import check_folder
 from ..runs.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, csv_bytes, left_out, one_each, read_results
@@ -246,38 +247,36 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def write_tables(results: Sequence[Result], out: Path | None = None) -> str:
-    """The tables of results as Markdown; with `out`, also `tables.md` and CSV files in that folder."""
-    text = "\n\n".join([table_markdown(results, 1), table_markdown(results, 2), results_markdown(results)]) + "\n"
+    """The tables of results as Markdown; with `out`, also `tables.md` and CSV files in that folder.
+
+    A table of the paper's in which nothing is ours is left out.
+    """
+    numbers = [number for number in (1, 2) if table_cells(results, number)]
+    text = "\n\n".join([*(table_markdown(results, number) for number in numbers), results_markdown(results)]) + "\n"
     if out is not None:
         check_folder(out)
         out.mkdir(parents=True, exist_ok=True)
         write_file(out / "tables.md", [text.encode()])
-        for name, rows in (("table_1", table_rows(results, 1)), ("table_2", table_rows(results, 2))):
-            write_file(out / f"{name}.csv", [csv_bytes(rows)])
+        for number in numbers:
+            write_file(out / f"table_{number}.csv", [csv_bytes(table_rows(results, number))])
         if rows := result_rows(results):
             write_file(out / "last_scores.csv", [csv_bytes(rows)])
     return text
 
 
-@dataclass(frozen=True)
-class TableCommand:
-    """Prints the paper's tables with the numbers of your runs beside the paper's, as Markdown."""
+@command
+def table(sources: Positional[tuple[Path, ...]], out: Path | None = None, gate: int = 0) -> int:
+    """Prints the paper's tables with the numbers of your runs beside the paper's, as Markdown.
 
-    sources: tyro.conf.Positional[tuple[Path, ...]]
-    """Runs, CSV files of results, or folders with either directly in them."""
-    out: Path | None = None
-    """Also write tables.md and CSV files into this folder."""
-    gate: int = 0
-    """End with status 1 unless so many tasks at least have a published score at as many env steps, and no method's mean over
-    them is below the published one."""
-
-
-def main(arguments: list[str]) -> int:
-    """Prints the paper's tables with the numbers of your runs beside the paper's, as Markdown."""
-    command = tyro.cli(TableCommand, prog="plan2explore table", args=arguments)
-    results = read_results(command.sources)
-    say(write_tables(results, command.out).rstrip("\n"))
-    faults = _faults(compare(results), command.gate) if command.gate else []
+    Args:
+        sources: Runs, CSV files of results, or folders with either directly in them.
+        out: Also write tables.md and CSV files into this folder.
+        gate: End with status 1 unless so many tasks at least have a published score at as many env steps, and no method's
+            mean over them is below the published one.
+    """
+    results = read_results(sources)
+    say(write_tables(results, out).rstrip("\n"))
+    faults = _faults(compare(results), gate) if gate else []
     for fault in faults:
         say(f"gate: {fault}", sys.stderr)
     return int(bool(faults))

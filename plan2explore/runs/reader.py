@@ -154,6 +154,16 @@ def greatest(lines: list[dict[str, Any]], name: str) -> float:
     return max((line[name] for line in lines if is_number(line.get(name))), default=0)
 
 
+def progress_of(folder: RunFolder, lines: list[dict[str, Any]], name: str) -> tuple[str, bool]:
+    """How far an exploration has come in `env_steps` or `update`, in words, and whether that is its goal.
+
+    A run that explores has a goal of env steps, one that learns from a data set of updates.
+    """
+    done, goal = int(greatest(lines, name)), folder.settings.get("goal" if name == "env_steps" else "updates")
+    reached = isinstance(goal, int) and done >= goal
+    return f"{done:,}" + (f" of {goal:,}" if isinstance(goal, int) and not reached else ""), reached
+
+
 class Evaluation(NamedTuple):
     """A line of evaluations.jsonl."""
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -105,17 +106,14 @@ def source_of(result: Result) -> tuple[str, str]:
 def left_out(results: Sequence[Result]) -> str:
     """Which runs and adaptations do not count because another one of the same seed and task does; empty if all count."""
     counted = set(one_each(results))
-    others = [each for each in results if each not in counted]
-    apart: dict[tuple[str, str, str], dict[Any, str]] = {}
-    for each in others:
-        group = apart.setdefault((each.task, each.protocol, each.method), {})
-        group[each.seed, source_of(each)] = each.adaptation or each.run or "without an id"
+    apart: dict[str, dict[Any, str]] = defaultdict(dict)
+    for each in results:
+        if each not in counted:
+            group = apart[f"{each.method} on {each.task} ({each.protocol}"]
+            group[each.seed, source_of(each)] = each.adaptation or each.run or "without an id"
     if not apart:
         return ""
-    listed = ", ".join(
-        f"{len(ids)} of {method} on {task} ({protocol}: {', '.join(sorted(ids.values()))})"
-        for (task, protocol, method), ids in sorted(apart.items())
-    )
+    listed = ", ".join(f"{len(ids)} of {what}: {', '.join(sorted(ids.values()))})" for what, ids in sorted(apart.items()))
     return (
         "Of several runs of a method with one seed, and of several adaptations of a run to one task, the one that saw "
         "most env steps counts, and of equals the newest (in CSV files: the last). "

@@ -1,6 +1,7 @@
 """Coverage counts the cells that were visited, and coordinates have the names of the world."""
 
 import base64
+import html
 import json
 import re
 import shutil
@@ -168,6 +169,12 @@ def test_the_map_of_a_maze_has_its_proportions_and_walls(tmp_path, small_runs):
     append_line(run / "metrics.jsonl", {"env_steps": 3000, "time": 1.0, "coverage": 0.3})
     shown = coverage(open_runs([run])[0])
     assert f'<canvas width="{10 * FINE}" height="{5 * FINE}"' in shown and "visited 30% of the maze" in shown
+    curve = json.loads(html.unescape(re.findall(r'data-chart="([^"]+)"', shown)[0]))
+    episodes = [record_random("maze_u", seed=number, size=8, action_repeat=25) for number in range(3)]
+    share = maze.coverage("maze_u", np.concatenate([each.state.reshape(-1, each.state.shape[-1]) for each in episodes]))
+    (line,) = curve["lines"]
+    assert curve["y"] == "coverage" and line["y"] == sorted(line["y"]) and line["y"][-1] == pytest.approx(share, 1e-4)
+    assert line["x"][-1] == 3000
     first = np.frombuffer(base64.b64decode(re.findall(r'data-first="([^"]+)"', shown)[0]), np.uint8)
     first = first.reshape(10 * FINE, 5 * FINE)  # across, up
     rows = maze.rows_of("maze_u")

@@ -1,5 +1,6 @@
 """Curves of learning: a line for each run that has the metric."""
 
+import re
 import shutil
 
 import numpy as np
@@ -25,6 +26,19 @@ def test_metrics_of_version_0_1_are_read_under_their_names_of_today(small_runs, 
     (run / "metrics.jsonl").write_text((run / "metrics.jsonl").read_text().replace('"intrinsic/', '"novelty/'))
     older, today = (metric_lines(open_runs([each])[0], "intrinsic/loss") for each in (run, small_runs[0]))
     assert list(older[0].y) == list(today[0].y) == [3.0, 1.5, 1.0, 0.75]
+
+
+def test_curves_of_a_run_that_made_no_env_step_are_over_updates(small_runs, tmp_path):
+    run = shutil.copytree(small_runs[0], tmp_path / "run")
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    (run / "metrics.jsonl").write_text(
+        "".join(re.sub(r'"env_steps": \d+', '"env_steps": 3000', line) + "\n" for line in lines)
+    )
+    shown = learning(open_runs([run])[0])
+    assert "&quot;updates&quot;" in shown and "env steps" not in shown and "[10.0,20.0,30.0,40.0]" in shown
+    (run / "metrics.jsonl").write_text(lines[0] + "\n")
+    with pytest.raises(Missing):  # a point alone is no curve
+        learning(open_runs([run])[0])
 
 
 def test_a_run_without_metrics_has_no_curves(small_runs, tmp_path):

@@ -20,6 +20,11 @@ def test_a_row_says_state_steps_and_last_scores(tmp_path):
     with run.lock():
         assert row_of(run)[4] == "running"
     assert row_of(run)[4] == "stopped"
+    learned = {name: value for name, value in run.settings.items() if name != "goal"} | {"updates": 40}
+    run.change_settings(learned)  # as of a run that learns from a data set, without env steps of its own
+    assert row_of(run)[4:6] == ("finished", "3,000")
+    run.change_settings(learned | {"updates": 41})
+    assert row_of(run)[4] == "stopped"
 
 
 def test_runs_are_found_three_folders_down_and_damaged_ones_are_named(tmp_path, capsys, monkeypatch):

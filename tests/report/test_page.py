@@ -179,7 +179,7 @@ def test_a_world_whose_module_is_not_here_is_shown_all_the_same(tmp_path, caplog
 
 
 def test_the_headline_says_what_happened(page_of_both, small_runs, tmp_path):
-    first = f"plan2explore in cartpole, 3,000 env steps: last scores: {TASK} 127 (random {TASK} 127)."
+    first = f"plan2explore in cartpole, 3,000 env steps: scored 127 in {TASK} (random 127 in {TASK})."
     assert f"<h1>{first}</h1>" in page_of_both.read_text()
     runs = [shutil.copytree(run, tmp_path / run.name) for run in small_runs]
     for run, share, scored in zip(runs, (0.97, 0.41), (501.0, 499.0), strict=True):
@@ -193,7 +193,9 @@ def test_the_headline_says_what_happened(page_of_both, small_runs, tmp_path):
     )
     shutil.copytree(runs[0], tmp_path / "third")
     every = open_runs([*runs, tmp_path / "third"])[0]
-    assert "3,000 env steps, 2 runs: visited 97% of the maze" in headline(every) and "2 of 4 tasks solved" in headline(every)
+    assert "3,000 env steps, 2 runs each: visited 97% of the maze" in headline(every) and "2 of 4 tasks solved" in headline(
+        every
+    )
 
 
 def test_scores_come_first_and_settings_are_folded(page_of_both):

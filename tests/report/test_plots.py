@@ -10,8 +10,8 @@ from plan2explore.report.plots import (
     cheetah_figure,
     curve,
     few_shot_figure,
-    main,
     moving_mean,
+    plot,
     write_plots,
     zero_shot_figure,
 )
@@ -115,7 +115,7 @@ def test_the_cheetah_figure_marks_tasks_that_were_named_afterwards():
 
 def test_files_are_pictures_and_the_same_each_time(tmp_path, capsys):
     append_results(tmp_path / "mine.csv", [*seeds(), *seeds(protocol=FEW_SHOT, start=100_000)])
-    assert main([str(tmp_path / "mine.csv"), "--out", str(tmp_path / "one")]) == 0
+    assert plot([str(tmp_path / "mine.csv"), "--out", str(tmp_path / "one")]) == 0
     written = write_plots([tmp_path / "mine.csv"], tmp_path / "two")
     assert [path.name for path in written] == ["zero_shot.png", "zero_shot.svg", "few_shot.png", "few_shot.svg"]
     assert capsys.readouterr().out.split() == [str(tmp_path / "one" / path.name) for path in written]
@@ -128,5 +128,5 @@ def test_files_are_pictures_and_the_same_each_time(tmp_path, capsys):
 def test_nothing_to_draw_is_said(tmp_path):
     append_results(tmp_path / "mine.csv", [replace(RUN, protocol=OFFLINE)])
     with pytest.raises(ValueError, match="nothing to draw"):
-        main([str(tmp_path / "mine.csv"), "--out", str(tmp_path / "out")])
+        plot([str(tmp_path / "mine.csv"), "--out", str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()

@@ -81,7 +81,11 @@ def test_published_curves_are_drawn_where_a_run_comes_near_them(copied):
 def test_a_task_that_the_paper_does_not_have(copied):
     score(RunFolder.open(copied), "moonwalk", [5.0], 2000)
     shown = scores(open_runs([copied])[0])
-    assert "not in the paper" in shown and "moonwalk" in shown
+    assert "not in the paper" in shown and "moonwalk" in shown and "longer upright line" in shown
+    score(RunFolder.open(other := shutil.copytree(copied, copied.parent / "other")), "moonwalk", [5.0], 2000)
+    for file in (other / "evaluations.jsonl", other / "adapt" / TASK / "evaluations.jsonl"):
+        file.write_text(file.read_text().replace(TASK, "moonwalk"))
+    assert "longer upright line" not in scores(open_runs([other])[0])
 
 
 def test_points_alone_are_not_drawn(copied):

@@ -12,11 +12,11 @@ from plan2explore.report.plots import curve
 from plan2explore.report.tables import (
     compare,
     last_episodes,
-    main,
     published_at,
     results_markdown,
     steps_text,
     summarise,
+    table,
     table_cells,
     table_markdown,
     task_average,
@@ -30,7 +30,7 @@ RUN = Result("cheetah_run", "plan2explore", PROBE, 0, 500_010, 500.0, 30.0, 10)
 def test_a_file_cannot_steer_the_terminal(tmp_path, capsys):
     append_results(tmp_path / "evil.csv", [replace(RUN, task="\x1b[2Jgone", run="\x1b]0;title\x07"), replace(RUN, run="b")])
     append_results(tmp_path / "evil.csv", [replace(RUN, task="\x1b[2Jgone", run="newer")])
-    assert main([str(tmp_path / "evil.csv")]) == 0
+    assert table([str(tmp_path / "evil.csv")]) == 0
     printed = capsys.readouterr()
     assert "\\x1b[2Jgone" in printed.out and "\\x1b]0;title\\x07" in printed.out
     assert "\x1b" not in printed.out + printed.err
@@ -162,9 +162,11 @@ def test_a_published_point_is_one_at_as_many_env_steps():
 def test_files_say_what_is_printed(tmp_path, capsys):
     results = [RUN, replace(RUN, seed=1, score=600.0), replace(RUN, task="cheetah_run_backward")]
     append_results(tmp_path / "mine.csv", results)
-    assert main([str(tmp_path / "mine.csv"), "--out", str(tmp_path / "out")]) == 0
+    assert table([str(tmp_path / "mine.csv"), "--out", str(tmp_path / "out")]) == 0
     printed = capsys.readouterr().out
     assert printed == (tmp_path / "out" / "tables.md").read_text() == write_tables(results)
+    assert "## Table 1" in printed and "## Table 2" not in printed  # nothing of ours is in that one
+    assert not (tmp_path / "out" / "table_2.csv").exists()
     assert "| cheetah_run_backward | plan2explore | zero-shot probe | 500K " in printed
     assert "| 491 ± 45 " in printed
     assert "## Every result: mean of the last 20 evaluation episodes\n" in printed and "| Mean of last 20 |" in printed
@@ -196,7 +198,7 @@ def test_the_gate_is_the_published_mean(tmp_path, capsys):
         file = tmp_path / "gate.csv"
         file.unlink(missing_ok=True)
         append_results(file, results)
-        return main([str(file), "--gate", "2"]), main([str(file)]), capsys.readouterr().err
+        return table([str(file), "--gate", "2"]), table([str(file)]), capsys.readouterr().err
 
     hopper = replace(RUN, task="hopper_stand")
     assert gate(RUN, replace(hopper, score=560.0)) == (0, 0, "")
@@ -210,12 +212,12 @@ def test_the_gate_is_the_published_mean(tmp_path, capsys):
 
 
 def test_the_stored_results_pass_the_gate():
-    assert main([str(Path(__file__).parents[2] / "results" / "zero_shot.csv"), "--gate", "6"]) == 0
+    assert table([str(Path(__file__).parents[2] / "results" / "zero_shot.csv"), "--gate", "6"]) == 0
 
 
 def test_the_command_wants_something_to_read():
     with pytest.raises(ValueError, match="plan2explore table RUN_OR_CSV"):
-        main([])
+        table([])
 
 
 def test_every_result_has_the_score_with_reward_beside_it():
