@@ -43,7 +43,7 @@ class Options:
     """Exploration objectives."""
     preset: str = "modern-tiny"
     """The agent."""
-    steps: int = 24_000
+    steps: int = 36_000
     """Env steps of exploration."""
     updates: int = 4_000
     """Updates for each task."""
@@ -93,7 +93,7 @@ def cell(options: Options, method: str, seed: int) -> dict[str, Any]:
     if options.domain in maze.LAYOUTS:
         found["coverage"] = round(coverage(run, options.domain), 3)
     for task in options.tasks or maze.goals(options.domain):
-        policy = run.adapt(f"{options.domain}_{task}", updates=options.updates, evaluate_episodes=0)
+        policy = run.adapt(f"{options.domain}_{task}", updates=options.updates, seed=seed, evaluate_episodes=0)
         scores, reached = play(policy, options, task)
         found["tasks"][task] = {"scores": scores} | ({"reached": reached} if "coverage" in found else {})
         print(f"{name} {task}: {found['tasks'][task]}", flush=True)
