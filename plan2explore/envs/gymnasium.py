@@ -258,6 +258,8 @@ class GymnasiumEnv(Env):
                 return np.asarray(self._inner.render(), np.uint8)
         except gymnasium.error.DependencyNotInstalled as error:
             raise RuntimeError(f"{self.name} needs another package to draw itself: {error}") from error
+        except EnvError as error:
+            raise EnvError(f"{error}. An environment that cannot draw is explored by its vector: --obs proprio") from error
 
     @contextlib.contextmanager
     def _own_errors(self, doing: str) -> Iterator[None]:
