@@ -2,24 +2,14 @@
 
 import contextlib
 import functools
-import importlib.util
 import logging
 import math
 import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import mujoco
 import numpy as np
-import scipy
-
-if "scipy.ndimage" not in sys.modules and (spec := importlib.util.find_spec("scipy.ndimage")) and spec.loader:
-    # A third of the time to import the suite, for quadruped escape's terrain alone: it is run when it is used.
-    spec.loader = importlib.util.LazyLoader(spec.loader)
-    # Python looks at a package's attribute first; to look a module up in sys.modules would run it.
-    scipy.ndimage = sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
 
 if "MUJOCO_GL" in os.environ:
     from dm_control import suite
