@@ -1,7 +1,8 @@
-"""dm_control's rewards without the cost per call of NumPy, number for number. Replaced are
+"""dm_control's rewards without the cost per call of NumPy and of names, number for number. Replaced are
 
 - `tolerance`, the suite's reward shape, by plain floats where it is given single numbers and short arrays;
-- cartpole's smooth reward, whose means and minima over one number took most of its time.
+- cartpole's smooth reward, whose means and minima over one number took most of its time;
+- named indexing (`physics.named.data.xpos["torso", "z"]`), whose names are looked up once for each field.
 
 What is not of the usual kind goes to dm_control every time. docs/decisions.md has the measurements.
 """
@@ -12,13 +13,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from dm_control.mujoco import index
 from dm_control.suite import cartpole
 from dm_control.utils import rewards
 
 FEW = 8  # numbers in an array for which a loop is quicker than NumPy
+MOST = 10_000  # remembered places: far more than the suite has
 FLOAT64 = np.dtype(np.float64)
 own_tolerance = rewards.tolerance
 own_cartpole = cartpole.Balance._get_reward
+own_convert_key = index.FieldIndexer._convert_key
+_known: dict[Any, Any] = {}  # where names lead in a field
 
 
 @functools.lru_cache(1000)  # targets of many sizes
@@ -86,7 +91,28 @@ def cartpole_reward(task: Any, physics: Any, sparse: bool) -> Any:
     return upright * ((4 + still) / 5) * ((1 + slow) / 2) * centered
 
 
+def _names(item: Any) -> Any:
+    """Names in a form that a dictionary takes; None for anything else."""
+    if type(item) is str:
+        return item
+    return tuple(item) if type(item) is list and {*map(type, item)} == {str} else None
+
+
+def get_item(field: Any, key: Any) -> Any:
+    """`field[key]`."""
+    names = tuple([_names(item) for item in key]) if type(key) is tuple else (_names(key),)
+    if None in names:
+        return field._field[own_convert_key(field, key)]
+    place = _known.get((field, names))
+    if place is None:
+        if len(_known) >= MOST:
+            _known.clear()
+        place = _known[field, names] = own_convert_key(field, key)
+    return field._field[place]
+
+
 def install() -> None:
     """Makes all rewards of the process use these."""
     rewards.tolerance = tolerance
     cartpole.Balance._get_reward = cartpole_reward
+    index.FieldIndexer.__getitem__ = get_item

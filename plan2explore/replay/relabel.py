@@ -24,7 +24,7 @@ from ..envs.world import World
 from .episode import Episode
 
 WORTH_A_PROCESS = 50_000  # agent steps: with fewer, another process takes longer to start than to work
-MOST_AT_ONCE = 64  # episodes sent to a process: their states are in memory twice meanwhile
+MOST_AT_ONCE = 500  # episodes sent to a process: their states are in memory three times meanwhile
 KEPT_LABELLERS = 16
 
 
@@ -45,14 +45,15 @@ def relabel(episodes: Episode | Sequence[Episode], task: Task, workers: int | No
     named = [(episode, f"episode {index}") for index, episode in enumerate(episodes)]
     if workers is None:
         workers = min(len(os.sched_getaffinity(0)), 1 + sum(map(len, episodes)) // WORTH_A_PROCESS)
-    if workers == 1 or len(named) < 2:
+    if workers == 1 or len(named) < 2:  # nothing to share
         return [label(episode, task, where) for episode, where in named]
     size = min(MOST_AT_ONCE, -(-len(named) // workers))
-    shares = [named[start : start + size] for start in range(0, len(named), size)]
+    own, *shares = [named[start : start + size] for start in range(0, len(named), size)]
     told = cloudpickle.dumps(task), registered()
     with ThreadPoolExecutor(workers) as pool:  # its threads only wait for their processes
-        found = pool.map(functools.partial(_in_process, told), shares)
-        return [rewards for share in found for rewards in share]
+        others = pool.map(functools.partial(_in_process, told), shares)
+        found = [label(episode, task, where) for episode, where in own]  # others start for a second
+        return found + [rewards for share in others for rewards in share]
 
 
 def label(episode: Episode, task: Task, where: str) -> np.ndarray:
