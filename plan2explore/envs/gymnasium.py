@@ -246,10 +246,8 @@ class GymnasiumEnv(Env):
         if self._renderer:
             self._simulate()
             return super().render(out)
-        image = self._parts.image(self._last, self.size) if self._parts.has_image else resize(self._draw(), self.size)
-        if out is None:
-            return image
-        out[...] = image
+        out = np.empty((self.size, self.size, 3), np.uint8) if out is None else out
+        out[...] = self._parts.image(self._last, self.size) if self._parts.has_image else resize(self._draw(), self.size)
         return out
 
     def _draw(self) -> np.ndarray:
