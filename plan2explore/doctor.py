@@ -7,7 +7,6 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -35,10 +34,15 @@ def examine(out: Path | None = None, model: Path | None = None) -> int:
     signs = {"fine": "[green]ok[/]  ", "note": "[yellow]note[/]", "stop": "[red]STOP[/]"}
     findings = []
     for check in CHECKS if model is None else (functools.partial(_model, model),):
+        name = getattr(check, "__name__", "the model").strip("_")
         if check is _renderer:  # the longest, and a status line is not seen in a log
             console.print("The ray-caster is compiled, if it was not yet: up to a minute ...", soft_wrap=True)
-        with console.status(f"looking at {_name(check)} ..."):
-            found = _safely(check)
+        try:
+            with console.status(f"looking at {name} ..."):
+                found = check()
+        except Exception as error:  # a check that breaks is itself a finding
+            fix = "install the package again in a new environment"
+            found = [Finding("stop", f"{name}: {type(error).__name__}: {error}", fix)]
         for finding in found:
             console.print(f"{signs[finding.level]}  {escape(finding.what)}", soft_wrap=True)
             if finding.fix:
@@ -49,19 +53,6 @@ def examine(out: Path | None = None, model: Path | None = None) -> int:
     if out:
         out.write_text(json.dumps([asdict(finding) for finding in findings], indent=1) + "\n")
     return int(stopped)
-
-
-def _safely(check: Callable[[], list[Finding]]) -> list[Finding]:
-    """A check that breaks is itself a finding."""
-    try:
-        return check()
-    except Exception as error:
-        fix = "install the package again in a new environment"
-        return [Finding("stop", f"{_name(check)}: {type(error).__name__}: {error}", fix)]
-
-
-def _name(check: Callable[[], list[Finding]]) -> str:
-    return getattr(check, "__name__", "the model").strip("_")
 
 
 def _model(path: Path) -> list[Finding]:
@@ -159,14 +150,12 @@ def _renderer() -> list[Finding]:
     ]
 
 
-def _memory() -> list[Finding]:
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return [_against("memory", total, "frames are kept in memory: use fewer steps, or a machine with more")]
-
-
-def _disk() -> list[Finding]:
-    free = shutil.disk_usage(Path.cwd()).free
-    return [_against("free disk here", free, "run in a folder on a larger disk, or free some space")]
+def _room() -> list[Finding]:
+    total, free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), shutil.disk_usage(Path.cwd()).free
+    return [
+        _against("memory", total, "frames are kept in memory: use fewer steps, or a machine with more"),
+        _against("free disk here", free, "run in a folder on a larger disk, or free some space"),
+    ]
 
 
 def _against(what: str, bytes_here: int, fix: str) -> Finding:
@@ -177,4 +166,4 @@ def _against(what: str, bytes_here: int, fix: str) -> Finding:
     return Finding("fine", text) if bytes_here > 1.2 * long else Finding("note", text, fix)
 
 
-CHECKS = (_python, _jax, _mujoco, _opengl, _renderer, _memory, _disk)
+CHECKS = (_python, _jax, _mujoco, _opengl, _renderer, _room)

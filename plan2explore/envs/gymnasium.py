@@ -246,10 +246,8 @@ class GymnasiumEnv(Env):
         if self._renderer:
             self._simulate()
             return super().render(out)
-        image = self._parts.image(self._last, self.size) if self._parts.has_image else resize(self._draw(), self.size)
-        if out is None:
-            return image
-        out[...] = image
+        out = np.empty((self.size, self.size, 3), np.uint8) if out is None else out
+        out[...] = self._parts.image(self._last, self.size) if self._parts.has_image else resize(self._draw(), self.size)
         return out
 
     def _draw(self) -> np.ndarray:
@@ -258,6 +256,8 @@ class GymnasiumEnv(Env):
                 return np.asarray(self._inner.render(), np.uint8)
         except gymnasium.error.DependencyNotInstalled as error:
             raise RuntimeError(f"{self.name} needs another package to draw itself: {error}") from error
+        except EnvError as error:
+            raise EnvError(f"{error}. An environment that cannot draw is explored by its vector: --obs proprio") from error
 
     @contextlib.contextmanager
     def _own_errors(self, doing: str) -> Iterator[None]:

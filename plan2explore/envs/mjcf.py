@@ -22,13 +22,13 @@ Reset = Callable[[Any, np.random.Generator], None]
 class ModelTask(base.Task):
     """Nothing to do in a model: starts episodes, and observes."""
 
-    def __init__(self, keyframe: int, reset: Reset | None, sensors: Sequence[int]) -> None:
+    def __init__(self, keyframe: int | None, reset: Reset | None, sensors: Sequence[int]) -> None:
         super().__init__(random=0)
         self._keyframe, self._reset, self._sensors = keyframe, reset, sensors
 
     def initialize_episode(self, physics: Any) -> None:
         """The key frame, if there is one, and then the user's function."""
-        if self._keyframe >= 0:
+        if self._keyframe is not None:
             mujoco.mj_resetDataKeyframe(physics.model.ptr, physics.data.ptr, self._keyframe)
         if self._reset:
             self._reset(physics, np.random.default_rng(self.random.randint(2**32, dtype=np.uint32)))
@@ -85,8 +85,12 @@ def load(
         raise ValueError(f"{path} has no actuators: there would be nothing for an agent to do")
     names = [sensors] if isinstance(sensors, str) else list(sensors)
     names = [name for each in names for name in each.split(",") if name]
+    if keyframe is None:
+        keyframe = 0 if model.nkey else None
+    else:
+        keyframe = _find(model, mujoco.mjtObj.mjOBJ_KEY, model.nkey, keyframe, path)
     task = ModelTask(
-        _keyframe(model, keyframe, path),
+        keyframe,
         find_function(reset) if isinstance(reset, str) else reset,
         [_find(model, mujoco.mjtObj.mjOBJ_SENSOR, model.nsensor, name, path) for name in names],
     )
@@ -105,12 +109,6 @@ def _compiled(path: str) -> Any:
         return MjModel(mujoco.MjModel.from_xml_path(path))
     except ValueError as error:
         raise ValueError(f"MuJoCo cannot load {path}: {error}") from None
-
-
-def _keyframe(model: mujoco.MjModel, keyframe: str | int | None, path: str) -> int:
-    if keyframe is None:
-        return 0 if model.nkey else -1
-    return _find(model, mujoco.mjtObj.mjOBJ_KEY, model.nkey, keyframe, path)
 
 
 def _find(model: mujoco.MjModel, kind: mujoco.mjtObj, count: int, name: str | int, path: str) -> int:

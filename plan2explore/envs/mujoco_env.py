@@ -1,7 +1,5 @@
 """MuJoCo worlds as Gymnasium environments, with the physics state beside the pixels: the suite, mazes, and model files."""
 
-from typing import Any
-
 import mujoco
 import numpy as np
 from gymnasium import spaces
@@ -10,7 +8,7 @@ from . import suite
 from .base import Env, EnvError, EnvOptions
 from .mjcf import load_world
 from .names import is_suite, split_name
-from .tasks import PhysicsReward, Task
+from .tasks import PhysicsReward
 from .world import World, find_camera
 
 
@@ -25,9 +23,20 @@ class MujocoEnv(Env):
     def __init__(self, options: EnvOptions) -> None:
         super().__init__(options)
         self._world = load_world(self.name)
-        self._observer = self._world.task if options.observe_as is None else self._observer_of(options.observe_as)
         self.physics, self.episode = self._world.physics, self._world.episode
-        self._physics_reward = self._check_task(options.task)
+        domain, named = split_name(self.name) if is_suite(self.name) else (self.name, None)
+        self._is_paid, self._observer, own = named is not None, self._world.task, options.task
+        if options.observe_as is not None:
+            other, task = split_name(options.observe_as)
+            if other != domain:
+                raise ValueError(f"{self.name} cannot observe as {options.observe_as}: that is another body")
+            self._observer = suite.observer(other, task)
+        if own is not None:  # the user's own reward, which only a world without a task takes
+            if named:
+                raise ValueError(f"{self.name} has a task already; give {own.name!r} to the bare world {domain!r}")
+            if own.reward is None:
+                raise ValueError(f"Task {own.name!r} is the suite's own: make({own.name!r}) instead")
+            self._physics_reward = PhysicsReward(own, self.physics)
         self.state_layout = self._world.snapshot.layout()
         self.terminates = self.name.startswith("lqr")  # nothing else in the suite ends an episode before its time
         self.camera = find_camera(self._world.model, self._world.camera if options.camera is None else options.camera)
@@ -40,24 +49,6 @@ class MujocoEnv(Env):
         actions = spaces.Box(-1.0, 1.0, spec.shape, np.float32)
         self._world.reset()
         self._set_spaces(actions, actions, self._proprio().size)
-
-    def _observer_of(self, other: str) -> Any:
-        domain, task = split_name(other)
-        if domain != split_name(self.name)[0]:
-            raise ValueError(f"{self.name} cannot observe as {other}: that is another body")
-        return suite.observer(domain, task)
-
-    def _check_task(self, task: Task | None) -> PhysicsReward | None:
-        """The user's own reward, which only a world without a task takes."""
-        domain, named = split_name(self.name) if is_suite(self.name) else (self.name, None)
-        self._is_paid = named is not None
-        if task is None:
-            return None
-        if named:
-            raise ValueError(f"{self.name} has a task already; give {task.name!r} to the bare world {domain!r}")
-        if task.reward is None:
-            raise ValueError(f"Task {task.name!r} is the suite's own: make({task.name!r}) instead")
-        return PhysicsReward(task, self.physics)
 
     def _camera(self) -> mujoco.MjvCamera:
         return self.camera

@@ -137,7 +137,10 @@ class ObservationParts:
                 f"{name} observes uint8 of shape {space.shape}, neither an image nor a stack of at most {MOST_FRAMES}: wrap "
                 "it in gymnasium.wrappers.TransformObservation, or in FlattenObservation if it is meant as a vector"
             )
-        return space if _can_be_flat(space) else None
+        try:
+            return space if not isinstance(space, spaces.Text) and spaces.flatdim(space) >= 0 else None
+        except (NotImplementedError, ValueError):  # of no fixed length
+            return None
 
     def rest(self, observation: Any) -> Any:
         """The observation without its images, as `vector_space` says."""
@@ -197,13 +200,6 @@ def _frames(image: np.ndarray) -> list[np.ndarray]:
     stack = np.moveaxis(image, -1, 0) if image.ndim == 3 and image.shape[-1] < image.shape[0] else image
     frames = [frame for part in stack for frame in _frames(part)]
     return frames if len(frames) <= MOST_FRAMES else []
-
-
-def _can_be_flat(space: spaces.Space[Any]) -> bool:
-    try:
-        return not isinstance(space, spaces.Text) and spaces.flatdim(space) >= 0
-    except (NotImplementedError, ValueError):
-        return False
 
 
 def resize(image: np.ndarray, size: int) -> np.ndarray:

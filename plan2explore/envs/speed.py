@@ -10,7 +10,7 @@ What is not of the usual kind goes to dm_control every time. docs/decisions.md h
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from dm_control.mujoco import index
@@ -18,14 +18,12 @@ from dm_control.suite import cartpole
 from dm_control.utils import rewards
 
 FEW = 8  # numbers in an array for which a loop is quicker than NumPy
-MOST = 10_000  # remembered keys: far more than the suite has
+MOST = 10_000  # remembered places: far more than the suite has
 FLOAT64 = np.dtype(np.float64)
 own_tolerance = rewards.tolerance
 own_cartpole = cartpole.Balance._get_reward
 own_convert_key = index.FieldIndexer._convert_key
-
-
-# --- tolerance ---
+_known: dict[Any, Any] = {}  # where names lead in a field
 
 
 @functools.lru_cache(1000)  # targets of many sizes
@@ -79,9 +77,6 @@ def tolerance(
     return own_tolerance(x, bounds, margin, sigmoid, value_at_margin)
 
 
-# --- cartpole ---
-
-
 def cartpole_reward(task: Any, physics: Any, sparse: bool) -> Any:
     """What `Balance._get_reward` returns."""
     if sparse:
@@ -96,72 +91,24 @@ def cartpole_reward(task: Any, physics: Any, sparse: bool) -> Any:
     return upright * ((4 + still) / 5) * ((1 + slow) / 2) * centered
 
 
-# --- named indexing ---
-
-
-class Place(NamedTuple):
-    """Where a key leads in its field."""
-
-    key: Any  # with numbers instead of names
-    flat: np.ndarray | None  # the same elements counted through the whole field, where that is a quicker way to them
-
-
-NUMBERS = {int, type(None)}
-_known: dict[tuple[Any, Any], Place] = {}
-
-
-def _fixed(item: Any) -> Any:
-    """The item as something that a dictionary takes; None when it is of no known kind."""
-    kind = type(item)
-    if kind is str or kind is int:
+def _names(item: Any) -> Any:
+    """Names in a form that a dictionary takes; None for anything else."""
+    if type(item) is str:
         return item
-    if kind is list and item:
-        first = type(item[0])
-        if first in (str, int) and {type(each) for each in item} == {first}:
-            return ("list", *item)
-    elif kind is slice and {type(item.start), type(item.stop), type(item.step)} <= NUMBERS:
-        return ("slice", item.start, item.stop, item.step)
-    return None
-
-
-def _own(item: Any) -> Any:
-    """A part of a converted key that nobody can change: dm_control may hand back the very list that it was given."""
-    return np.array(item) if type(item) is list else item
-
-
-def _find(field: Any, key: Any) -> Place:
-    """Asks dm_control."""
-    converted = own_convert_key(field, key)
-    found = tuple(map(_own, converted)) if type(converted) is tuple else _own(converted)
-    parts, array = found if type(found) is tuple else (found,), field._field
-    flat = None
-    if any(type(part) is np.ndarray for part in parts) and array.flags.c_contiguous:
-        numbers = np.arange(array.size).reshape(array.shape)[found]
-        if numbers.ndim == 1:  # with more dimensions, the copy's order in memory, and so of sums, could be another
-            flat = numbers
-    return Place(found, flat)
+    return tuple(item) if type(item) is list and {*map(type, item)} == {str} else None
 
 
 def get_item(field: Any, key: Any) -> Any:
     """`field[key]`."""
-    kind = type(key)
-    if kind is str:  # by far the most frequent keys first, without a further call
-        fixed: Any = key
-    elif kind is tuple:
-        items = tuple([item if type(item) is str else _fixed(item) for item in key])
-        fixed = None if None in items else ("tuple", items)
-    else:
-        fixed = _fixed(key)
-    if fixed is None:
+    names = tuple([_names(item) for item in key]) if type(key) is tuple else (_names(key),)
+    if None in names:
         return field._field[own_convert_key(field, key)]
-    try:
-        known, flat = _known[field, fixed]
-    except KeyError:
-        place = known, flat = _find(field, key)
+    place = _known.get((field, names))
+    if place is None:
         if len(_known) >= MOST:
             _known.clear()
-        _known[field, fixed] = place
-    return field._field[known] if flat is None else field._field.take(flat)
+        place = _known[field, names] = own_convert_key(field, key)
+    return field._field[place]
 
 
 def install() -> None:

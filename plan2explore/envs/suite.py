@@ -2,24 +2,14 @@
 
 import contextlib
 import functools
-import importlib.util
 import logging
 import math
 import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import mujoco
 import numpy as np
-import scipy
-
-if "scipy.ndimage" not in sys.modules and (spec := importlib.util.find_spec("scipy.ndimage")) and spec.loader:
-    # A third of the time to import the suite, for quadruped escape's terrain alone: it is run when it is used.
-    spec.loader = importlib.util.LazyLoader(spec.loader)
-    # Python looks at a package's attribute first; to look a module up in sys.modules would run it.
-    scipy.ndimage = sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
 
 if "MUJOCO_GL" in os.environ:
     from dm_control import suite
@@ -187,9 +177,13 @@ def has_terrain(physics: Any) -> bool:
 
 def load(domain: str, task: str | None) -> World:
     """Loads a world of the suite; the same model whatever the seed of its episodes, and no reward without a task."""
-    bare = task is None
-    world = (_load_maze if domain in maze.LAYOUTS else _load_suite)(domain, task or DEFAULT_TASK[domain])
-    if bare:
+    named = task or DEFAULT_TASK[domain]
+    if domain in maze.LAYOUTS:
+        kind, substeps = (AntMazeTask, maze.ANT_SUBSTEPS) if domain in maze.ANTS else (MazeTask, maze.SUBSTEPS)
+        world = World(Physics.from_xml_string(maze.model_xml(domain)), kind(domain, named, random=0), substeps)
+    else:
+        world = _load_suite(domain, named)
+    if task is None:
         world.task.get_reward = lambda physics: 0.0
     return world
 
@@ -198,13 +192,6 @@ def load(domain: str, task: str | None) -> World:
 def observer(domain: str, task: str | None) -> Any:
     """A task whose `get_observation` can be asked about the physics of any task of the domain with the same body."""
     return load(domain, task).task
-
-
-def _load_maze(domain: str, task: str) -> World:
-    physics = Physics.from_xml_string(maze.model_xml(domain))
-    if domain in maze.ANTS:
-        return World(physics, AntMazeTask(domain, task, random=0), maze.ANT_SUBSTEPS)
-    return World(physics, MazeTask(domain, task, random=0), maze.SUBSTEPS)
 
 
 def _load_suite(domain: str, task: str) -> World:

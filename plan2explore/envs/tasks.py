@@ -62,10 +62,14 @@ class Task:
     @classmethod
     def from_file(cls, spec: str) -> "Task":
         """The user's own reward, written `file.py:function` as on the command line."""
-        path, _, function = spec.rpartition(":")
-        if not path or not function:
+        path, _, name = spec.rpartition(":")
+        if not path or not name:
             raise ValueError(f"Write a reward as file.py:function; got {spec!r}")
-        return cls(function, reward=_function(_module(Path(path)), function))
+        module = _module(Path(path))
+        if not callable(function := getattr(module, name, None)):
+            known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+            raise ValueError(f"{path} has no function {name!r}; it has {', '.join(known) or 'none'}")
+        return cls(name, reward=function)
 
     @property
     def of_transitions(self) -> bool:
@@ -116,20 +120,14 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-def _function(module: ModuleType, name: str) -> Callable[..., float]:
-    function = getattr(module, name, None)
-    if not callable(function):
-        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        raise ValueError(f"{module.__file__} has no function {name!r}; it has {', '.join(known) or 'none'}")
-    return function
-
-
 def call_reward(function: Callable[..., Any], name: str, where: Callable[[], str], *arguments: Any) -> float:
     """The reward as a float, or an error that names the function and, by `where()`, the step and episode."""
     try:
         value = function(*arguments)
     except (Exception, SystemExit) as error:  # one that calls sys.exit must not end whoever asks it
-        what = f"{type(error).__name__}: {error}{_place(error)}"
+        frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is this one
+        own = [f" at {Path(each.filename).name}:{each.lineno}" for each in frames if each.filename == frames[0].filename]
+        what = f"{type(error).__name__}: {error}{own[-1] if own else ''}"  # the user's code, not what that called
         raise RewardError(f"Reward {name!r} raised {what} ({where()})") from error
     if isinstance(value, int):  # NumPy would not take the largest for a number
         value = float(max(-HUGE, min(value, HUGE)))
@@ -167,22 +165,16 @@ class PhysicsReward:
         """The reward of the current state."""
         before = self._guard.read_state()
         reward = call_reward(self._function, self._name, where, self._physics)
-        self._check("state", self._guard.read_state() != before, where)
-        for name in self._guard.new_attributes():
-            self._check(f"attribute {name!r}", True, where)
+        if self._guard.read_state() != before:
+            raise self._has_written("state", where)
+        if names := self._guard.new_attributes():
+            raise self._has_written(f"attribute {names[0]!r}", where)
         return reward
 
     def end(self, where: Callable[[], str]) -> None:
         """Call it at the end of the episode, or of a part of it."""
-        self._check("model", self._guard.read_model() != self._model, where)
+        if self._guard.read_model() != self._model:
+            raise self._has_written("model", where)
 
-    def _check(self, part: str, written: bool, where: Callable[[], str]) -> None:
-        if written:
-            raise RewardError(f"Reward {self._name!r} has written to physics (its {part}): it may only read it ({where()})")
-
-
-def _place(error: BaseException) -> str:
-    """File and line of the user's code where a reward failed, which may be in what that called; empty if there is none."""
-    frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is `call_reward`
-    own = [frame for frame in frames if frame.filename == frames[0].filename]
-    return f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
+    def _has_written(self, part: str, where: Callable[[], str]) -> RewardError:
+        return RewardError(f"Reward {self._name!r} has written to physics (its {part}): it may only read it ({where()})")

@@ -116,13 +116,6 @@ def end_all(workers: list[Worker], memory: int) -> None:
     os.close(memory)
 
 
-def how_it_ended(code: int) -> str:
-    """A process's return code in words."""
-    if code < 0:
-        return f"was ended by signal {-code} ({signal.strsignal(-code)})"
-    return f"ended with exit code {code}"
-
-
 class VectorEnv:
     """`count` environments in `workers` processes, stepped together.
 
@@ -269,20 +262,17 @@ class VectorEnv:
     def _restart(self, worker: Worker) -> None:
         """Starts a dead worker again, unless that has become pointless."""
         dead, code = str(worker), worker.end()
+        how = f"was ended by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"ended with exit code {code}"
         worker.deaths += 1
         if worker.deaths == DEATHS_IN_A_ROW:
-            raise WorkerError(
-                f"{dead} {how_it_ended(code)}, after {worker.deaths - 1} others in its place that did not "
-                f"finish a step either. {self._what_to_do(code)}"
-            )
+            hint = "Step one such environment by itself, without VectorEnv, to see why."
+            if code == -signal.SIGKILL:
+                hint = f"A system without memory ends processes so: {self.count:,} environments may be too many for it."
+            others = f"after {worker.deaths - 1} others in its place that did not finish a step either"
+            raise WorkerError(f"{dead} {how}, {others}. {hint}")
         fate = "it is started again, the episodes of its environments are dropped, the rest continue"
-        log.warning("%s %s: %s.", dead, how_it_ended(code), fate)
+        log.warning("%s %s: %s.", dead, how, fate)
         worker.start()
-
-    def _what_to_do(self, code: int) -> str:
-        if code == -signal.SIGKILL:
-            return f"That is how a system without memory ends processes: {self.count:,} environments may be too many for it."
-        return "Step one such environment by itself, without VectorEnv, to see why."
 
     def _revive(self, worker: Worker) -> None:
         """Replaces a worker that died, with fresh episodes in its rows of the batch."""

@@ -17,7 +17,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, Self
 
@@ -72,14 +72,17 @@ class Spec:
         return cls(env.observation_space, actions, world.action_repeat, world.state_size, world.drawn_size)
 
     def arrays(self) -> dict[str, tuple[tuple[int, ...], type]]:
-        """Shape and type of one environment's row of each shared array."""
-        rows = {each.name: (each.metadata["shape"](self), each.metadata["dtype"]) for each in fields(Batch)}
-        return {"action": (self.action_space.shape, np.float32), **rows}
-
-
-def _rows(dtype: type, shape: Callable[[Spec], tuple[int, ...]] = lambda spec: ()) -> dict[str, Any]:
-    """Of a shared array: its type, and the shape of a row."""
-    return {"dtype": dtype, "shape": shape}
+        """Shape and type of one environment's row of each shared array: the action, and the fields of `Batch`."""
+        return {
+            "action": (self.action_space.shape, np.float32),
+            "image": (self.observation_space["image"].shape, np.uint8),
+            "proprio": (self.observation_space["proprio"].shape, np.float32),
+            "state": ((self.action_repeat, self.state_size), np.float64),
+            "drawn": ((self.drawn_size,), np.float64),
+            "reward": ((), np.float64),
+            **dict.fromkeys(("env_steps", "episodes"), ((), np.int64)),
+            **dict.fromkeys(("terminated", "truncated", "first", "lost"), ((), np.bool_)),
+        }
 
 
 @dataclass(frozen=True)
@@ -93,17 +96,17 @@ class Batch:
     `env_steps` counts from the episode's start, `episodes` those started so far: this one has the number before.
     """
 
-    image: np.ndarray = field(metadata=_rows(np.uint8, lambda spec: spec.observation_space["image"].shape))
-    proprio: np.ndarray = field(metadata=_rows(np.float32, lambda spec: spec.observation_space["proprio"].shape))
-    reward: np.ndarray = field(metadata=_rows(np.float64))
-    terminated: np.ndarray = field(metadata=_rows(np.bool_))
-    truncated: np.ndarray = field(metadata=_rows(np.bool_))
-    first: np.ndarray = field(metadata=_rows(np.bool_))
-    env_steps: np.ndarray = field(metadata=_rows(np.int64))
-    state: np.ndarray = field(metadata=_rows(np.float64, lambda spec: (spec.action_repeat, spec.state_size)))
-    drawn: np.ndarray = field(metadata=_rows(np.float64, lambda spec: (spec.drawn_size,)))
-    lost: np.ndarray = field(metadata=_rows(np.bool_))
-    episodes: np.ndarray = field(metadata=_rows(np.int64))  # kept here so that it outlives a worker
+    image: np.ndarray
+    proprio: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    first: np.ndarray
+    env_steps: np.ndarray
+    state: np.ndarray
+    drawn: np.ndarray
+    lost: np.ndarray
+    episodes: np.ndarray  # kept here so that it outlives a worker
 
 
 def common_spec(specs: list[Spec]) -> Spec:

@@ -110,7 +110,7 @@ def explore(
         return _resume(folder, stored_config(folder), steps, [as_task(probe) for probe in probes], wandb)
     _refuse_missing(world)
     config = config or configure(str(world), preset, method, seed, **options)
-    config = replace(config, world=named_world(config.world))
+    config = replace(config, world=named_world(replace(config.world, world=str(world))))
     tasks = [as_task(probe) for probe in probes or config.probes] or _own_task(config)
     config = replace(config, probes=tuple(task.name for task in tasks))
     goal = whole_steps(1e6 if steps is None else steps)

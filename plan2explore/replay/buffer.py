@@ -40,16 +40,16 @@ def columns_of(spaces: Spaces) -> dict[str, Column]:
     `is_first` marks the first observation of an episode, `is_terminal` the last one of an episode that terminated.
     """
     flag = Column((), np.dtype(bool))
-    columns = {"action": Column((spaces.action,), np.dtype(np.float32)), "is_first": flag, "is_terminal": flag}
+    columns = {"is_first": flag, "is_terminal": flag}
     if spaces.image is not None:
         columns["image"] = Column((spaces.image, spaces.image, 3), np.dtype(np.uint8))
-    if spaces.proprio is not None:
-        columns["proprio"] = Column((spaces.proprio,), np.dtype(np.float32))
-    if spaces.features is not None:
-        columns["features"] = Column((spaces.features,), np.dtype(np.float32))
-    if spaces.tasks:
-        columns["reward"] = Column((spaces.tasks,), np.dtype(np.float32))
-    return columns
+    vectors = {
+        "action": spaces.action,
+        "proprio": spaces.proprio,
+        "features": spaces.features,
+        "reward": spaces.tasks or None,
+    }
+    return columns | {name: Column((size,), np.dtype(np.float32)) for name, size in vectors.items() if size is not None}
 
 
 def replay_rows(

@@ -53,31 +53,24 @@ class Source:
 
     def episodes(self, size: int) -> Iterator[Episode]:
         """Its episodes, with images of `size` pixels."""
-        for trajectory in self._trajectories():
-            if len(trajectory):
-                yield _episode(trajectory, self.parts, self.actions, size, DATASET + self.name, self._meta)
-
-
-def _episode(
-    trajectory: Trajectory, parts: ObservationParts, actions: ActionVector, size: int, world: str, meta: dict[str, Any]
-) -> Episode:
-    count = len(trajectory)
-    observations = [_at(trajectory.observations, step) for step in range(count + 1)]
-    vectors = np.stack([parts.vector(each) for each in observations])
-    images = [parts.image(each, size) if parts.has_image else NO_IMAGE for each in observations]
-    taken = [_at(trajectory.actions, step) for step in range(count)]
-    flat = np.stack([np.zeros(actions.size), *map(actions.flatten, taken)])
-    action = np.stack([np.zeros(actions.size, np.float32), *map(actions.to_vector, taken)])
-    return Episode(
-        world=world,
-        image=np.stack(images),
-        proprio=vectors.astype(np.float32),
-        action=action,
-        reward=np.concatenate([[0.0], np.asarray(trajectory.rewards, np.float64)]),
-        state=np.concatenate([vectors, flat], 1)[:, None],
-        drawn=np.zeros(0),
-        meta=meta | {"env_steps": count, "terminated": bool(trajectory.terminated)},
-    )
+        parts, actions = self.parts, self.actions
+        for each in self._trajectories():
+            if not (count := len(each)):
+                continue
+            observations = [_at(each.observations, step) for step in range(count + 1)]
+            vectors = np.stack([parts.vector(seen) for seen in observations])
+            taken = [_at(each.actions, step) for step in range(count)]
+            flat = np.stack([np.zeros(actions.size), *map(actions.flatten, taken)])
+            yield Episode(
+                world=DATASET + self.name,
+                image=np.stack([parts.image(seen, size) if parts.has_image else NO_IMAGE for seen in observations]),
+                proprio=vectors.astype(np.float32),
+                action=np.stack([np.zeros(actions.size, np.float32), *map(actions.to_vector, taken)]),
+                reward=np.concatenate([[0.0], np.asarray(each.rewards, np.float64)]),
+                state=np.concatenate([vectors, flat], 1)[:, None],
+                drawn=np.zeros(0),
+                meta=self._meta | {"env_steps": count, "terminated": bool(each.terminated)},
+            )
 
 
 def _at(tree: Any, step: int) -> Any:

@@ -1,13 +1,11 @@
 """Rewards afterwards: what a task would have paid for the states that an episode went through."""
 
-import contextlib
 import dataclasses
 import functools
 import os
 import pickle
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, overload
@@ -26,7 +24,7 @@ from ..envs.world import World
 from .episode import Episode
 
 WORTH_A_PROCESS = 50_000  # agent steps: with fewer, another process takes longer to start than to work
-MOST_AT_ONCE = 64  # episodes sent to a process: their states are in memory twice meanwhile
+MOST_AT_ONCE = 500  # episodes sent to a process: their states are in memory three times meanwhile
 KEPT_LABELLERS = 16
 
 
@@ -37,70 +35,25 @@ def relabel(episodes: Sequence[Episode], task: Task, workers: int | None = None)
 def relabel(episodes: Episode | Sequence[Episode], task: Task, workers: int | None = None) -> np.ndarray | list[np.ndarray]:
     """The rewards, float64 (steps,), that `task` would have given in an episode, or in each of several.
 
-    Several episodes are shared out over processes, this one among them, by default one for each usable core. Episodes
+    Several episodes are shared out over processes, by default one for each usable core if there are enough. Episodes
     are never changed.
     """
     if isinstance(episodes, Episode):
-        check_module(without_start(episodes.world), "an episode")
-        return label(episodes, task, "episode 0")
-    episodes = list(episodes)
+        return relabel([episodes], task, 1)[0]
     for world in {episode.world for episode in episodes}:
         check_module(without_start(world), "an episode")
+    named = [(episode, f"episode {index}") for index, episode in enumerate(episodes)]
     if workers is None:
         workers = min(len(os.sched_getaffinity(0)), 1 + sum(map(len, episodes)) // WORTH_A_PROCESS)
-    work = Work(episodes, task, workers)
-    with ThreadPoolExecutor(max(1, workers)) as pool:  # its threads only wait for their processes
-        others = [pool.submit(_in_process, work) for _ in range(workers - 1)]
-        try:
-            while share := work.take(1):
-                work.add(label_all(share, task))
-        finally:
-            work.left.clear()  # after Ctrl-C
-        for each in others:
-            each.result()
-    for _, each in sorted(work.found.items()):
-        if isinstance(each, ValueError):
-            raise each
-    return [work.found[index] for index in range(len(episodes))]
-
-
-class Work:
-    """Episodes to label, of which each process takes some when it has time; nobody waits for one that starts late."""
-
-    def __init__(self, episodes: Sequence[Episode], task: Task, workers: int) -> None:
-        self.task, self.workers = task, workers
-        self.left = deque(enumerate(episodes))
-        self.found: dict[int, Any] = {}
-        """Rewards, or the error of an episode."""
-
-    def take(self, count: int) -> dict[int, Episode]:
-        """The next few episodes; none when all are taken, or one has failed."""
-        share: dict[int, Episode] = {}
-        with contextlib.suppress(IndexError):
-            while len(share) < count:
-                share |= [self.left.popleft()]  # threads can do this without a lock
-        return share
-
-    def take_part(self) -> dict[int, Episode]:
-        """A share for another process: large at first, for few messages, small later, so that all end together."""
-        return self.take(min(MOST_AT_ONCE, 1 + len(self.left) // (2 * self.workers)))
-
-    def add(self, found: dict[int, Any]) -> None:
-        """What came of a share. After an error the rest is left undone."""
-        self.found |= found
-        if any(isinstance(each, ValueError) for each in found.values()):
-            self.left.clear()
-
-
-def label_all(episodes: dict[int, Episode], task: Task) -> dict[int, Any]:
-    """The rewards of episodes, computed here, or their errors."""
-    found: dict[int, Any] = {}
-    for index, episode in episodes.items():
-        try:
-            found[index] = label(episode, task, f"episode {index}")
-        except ValueError as error:
-            found[index] = error
-    return found
+    if workers == 1 or len(named) < 2:  # nothing to share
+        return [label(episode, task, where) for episode, where in named]
+    size = min(MOST_AT_ONCE, -(-len(named) // workers))
+    own, *shares = [named[start : start + size] for start in range(0, len(named), size)]
+    told = cloudpickle.dumps(task), registered()
+    with ThreadPoolExecutor(workers) as pool:  # its threads only wait for their processes
+        others = pool.map(functools.partial(_in_process, told), shares)
+        found = [label(episode, task, where) for episode, where in own]  # others start for a second
+        return found + [rewards for share in others for rewards in share]
 
 
 def label(episode: Episode, task: Task, where: str) -> np.ndarray:
@@ -253,43 +206,37 @@ def _of_transitions(parts: ObservationParts, actions: ActionVector, task: Task, 
     return rewards
 
 
-def _in_process(work: Work) -> None:
-    """Labels shares of the episodes in a process of its own, without their images."""
-    if not (share := work.take_part()):
-        return
+def _in_process(told: tuple[bytes, Any], share: list[tuple[Episode, str]]) -> list[np.ndarray]:
+    """Labels a share of the episodes in a process of its own, without their images."""
+    empty: dict[str, Any] = dict.fromkeys(("image", "proprio", "reward"), np.zeros(0))
+    bare = [(dataclasses.replace(episode, **empty), where) for episode, where in share]
     # A plain child instead of multiprocessing: it works from any script, and inherits nothing of JAX's threads.
-    child = subprocess.Popen(
+    child = subprocess.run(
         python_command("from plan2explore.replay.relabel import _child; _child()"),
-        stdin=subprocess.PIPE,
+        input=pickle.dumps((*told, bare)),
         stdout=subprocess.PIPE,
+        check=False,
     )
-    with child:  # ends it by closing its input
-        assert child.stdin and child.stdout
-        try:
-            pickle.dump((cloudpickle.dumps(work.task), registered()), child.stdin)
-            while share:
-                empty: dict[str, Any] = dict.fromkeys(("image", "proprio", "reward"), np.zeros(0))
-                bare = {index: dataclasses.replace(episode, **empty) for index, episode in share.items()}
-                pickle.dump(bare, child.stdin, protocol=pickle.HIGHEST_PROTOCOL)
-                child.stdin.flush()
-                work.add(pickle.load(child.stdout))
-                share = work.take_part()
-        except (EOFError, BrokenPipeError):
-            work.left.clear()
-            sentence = f"A process that relabelled episodes ended with status {child.wait()}; its output is above"
-            raise RuntimeError(sentence) from None
+    if child.returncode:
+        raise RuntimeError(f"A process that relabelled episodes ended with status {child.returncode}; its output is above")
+    found = pickle.loads(child.stdout)
+    if isinstance(found, ValueError):
+        raise found
+    return found
 
 
 def _child() -> None:
-    """What a process of `_in_process` does: episodes on standard input, rewards and errors on standard output."""
+    """What a process of `_in_process` does: episodes on standard input, rewards or an error on standard output."""
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a reward function that prints must not disturb the answer
-    pickled, known = pickle.load(sys.stdin.buffer)
-    task = pickle.loads(pickled)
+    pickled, known, share = pickle.load(sys.stdin.buffer)
     receive(known)
-    with contextlib.suppress(EOFError, BrokenPipeError):  # the parent has no more work, or has gone
-        while True:
-            pickle.dump(label_all(pickle.load(sys.stdin.buffer), task), output)
-            output.flush()
+    task = pickle.loads(pickled)
+    try:
+        found: Any = [label(episode, task, where) for episode, where in share]
+    except ValueError as error:
+        found = error
+    pickle.dump(found, output)
+    output.close()
     sys.stdout.flush()
     os._exit(0)  # without taking the interpreter apart, which takes as long as labelling a few episodes

@@ -379,6 +379,13 @@ def test_numbers_that_nobody_can_learn_from_are_the_environments_own_error(argum
         env.reset(seed=0), env.step(1)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_of_an_environment_that_cannot_draw_it_is_said_how_it_is_explored():
+    env = make("gymnasium:Spoiled-v0", size=16)
+    with pytest.raises(EnvError, match=r"in render: .* cannot draw is explored by its vector: --obs proprio"):
+        env.reset(seed=0)
+
+
 def test_workers_know_what_a_function_has_registered():
     class Local(Screen):
         observation_space = spaces.Box(0, 1, (3,), np.float32)

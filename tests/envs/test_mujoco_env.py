@@ -14,6 +14,7 @@ SMALL = dict(size=16)
 
 @pytest.mark.filterwarnings("ignore:.*we recommend using a symmetric.*")
 @pytest.mark.filterwarnings("ignore:.*minimum value is -infinity.*", "ignore:.*maximum value is infinity.*")
+@pytest.mark.filterwarnings("ignore:Setting the shape on a NumPy array:DeprecationWarning")  # dm_control 1.0.50, NumPy 2.5
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", ["walker_walk", "walker", "reacher", "quadruped_walk"])
 def test_gymnasiums_own_checker_passes(name):

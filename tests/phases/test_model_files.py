@@ -1,15 +1,17 @@
-"""A model file on the whole way: explored, adapted, evaluated and reported, from the command line alone."""
+"""Model files on the whole way, explored, adapted, evaluated and reported: from the command line alone, and from Python."""
 
 from pathlib import Path
 
 import pytest
-from nano import _flags
+from nano import _flags, nano_adapt
 from sizes import NANO
 
+import plan2explore as p2e
 from plan2explore import cli, load
-from plan2explore.config import paper
+from plan2explore.config import ExploreConfig, Schedule, WorldConfig, paper
 
 MODELS = Path(__file__).parents[2] / "examples" / "models"
+SCHEDULE = Schedule(seed_episodes=1, updates_per_episode=20, block=10, environments=1)
 
 
 def command(*words: object) -> None:
@@ -37,3 +39,22 @@ def test_a_model_file_is_explored_adapted_evaluated_and_reported(tmp_path, monke
     assert "touch: " in capsys.readouterr().out
     page = (out / "report.html").read_text()
     assert "shoulder" in page and "touch" in page
+
+
+@pytest.mark.parametrize(
+    ("model", "view", "reward"),
+    [
+        ("rover", WorldConfig(obs="pixels", size=16, camera="eye", env_arg=("episode=1000",), action_repeat=100), "wander"),
+        ("cart", WorldConfig(obs="proprio", size=8, env_arg=("sensors=bumper,cart position",), action_repeat=100), "ring"),
+    ],
+)
+def test_so_it_is_from_python(model, view, reward, tmp_path):
+    task = p2e.Task.from_file(f"{MODELS / 'robots.py'}:{reward}")
+    world = f"mjcf:{MODELS / model}.xml"
+    run = p2e.explore(world, 2000, tmp_path / model, config=ExploreConfig(view, SCHEDULE, NANO))
+    images = [episode.image for episode in run.episodes()]
+    assert len(images) == 2 and all(each.std() > 5 if view.obs == "pixels" else not each.any() for each in images)
+    policy = nano_adapt(run, task)
+    assert len(policy.evaluate(1).episodes) == 1
+    written = p2e.write_report(run.path).read_text()
+    assert f"{model}.xml" in written and reward in written

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from typing import Protocol
 
 import mujoco
 import numpy as np
@@ -18,20 +17,6 @@ RENDERERS = ("auto", "raycast", "gl")
 SAID = "PLAN2EXPLORE_SAID_OPENGL"  # in the environment, so that worker processes do not say it again
 
 
-class Renderer(Protocol):
-    """Draws one camera of one model, always as its data are now."""
-
-    name: str  # "raycast", "gl-egl" or "gl-osmesa": belongs into a run's configuration
-
-    def render(self, out: np.ndarray | None = None) -> np.ndarray:
-        """The present image, uint8 (size, size, 3), drawn into `out` when that is given."""
-        ...
-
-    def close(self) -> None:
-        """Gives back what the renderer holds."""
-        ...
-
-
 class RaycastRenderer:
     """The ray-caster bound to one camera and the data that it shows; refuses at once what it cannot draw."""
 
@@ -45,10 +30,15 @@ class RaycastRenderer:
         self._data, self._camera = data, camera
 
     def render(self, out: np.ndarray | None = None) -> np.ndarray:
+        """The present image, uint8 (size, size, 3), drawn into `out` when that is given."""
         return self._renderer.render(self._data, self._camera, out)
 
     def close(self) -> None:
         """Nothing to give back: all memory is numpy's."""
+
+
+Renderer = RaycastRenderer | GLRenderer
+"""Draws one camera of one model, always as its data are now. Its `name` belongs into a run's configuration."""
 
 
 def make_renderer(model: mujoco.MjModel, data: mujoco.MjData, camera: Camera, size: int, renderer: str = "auto") -> Renderer:

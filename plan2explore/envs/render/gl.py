@@ -111,18 +111,14 @@ class GLRenderer:
         if self._context is None:
             raise RuntimeError("This renderer is closed: make another one.")
         self._context.make_current()
-        self._upload_terrain()
+        if not np.array_equal(self._terrain, self._model.hfield_data):  # of which OpenGL holds a copy
+            self._terrain[:] = self._model.hfield_data
+            for field in range(self._model.nhfield):
+                mujoco.mjr_uploadHField(self._model, self._drawing, field)
         mujoco.mjr_render(self._rectangle, self._source.update(self._data, self._camera), self._drawing)
         mujoco.mjr_readPixels(self._bottom_up, None, self._rectangle, self._drawing)
         out[:] = self._bottom_up[::-1]
         return out
-
-    def _upload_terrain(self) -> None:
-        """OpenGL holds a copy of height fields, which a task may change at the start of an episode."""
-        if not np.array_equal(self._terrain, self._model.hfield_data):
-            self._terrain[:] = self._model.hfield_data
-            for field in range(self._model.nhfield):
-                mujoco.mjr_uploadHField(self._model, self._drawing, field)
 
     def close(self) -> None:
         """Gives the OpenGL contexts back; the renderer cannot draw afterwards."""
