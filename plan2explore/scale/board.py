@@ -5,6 +5,7 @@ Everything is read from the sweep's folder: who has a cell from its lock, how fa
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from rich.table import Table
 from ..console import PatientConsole, counted, duration
 from ..runs.files import parse_object
 from ..runs.reader import is_number, read_evaluations, read_metrics
-from .cells import Cell, Outcome, locks_of, path_of
+from .cells import Cell, Outcome, locks_of, path_of, was
 
 COLUMNS = ("cell", "node", "env steps", "updates/s", "scores", "left")
 EVERY = 2.0  # seconds between looks at the runs
@@ -37,9 +38,12 @@ class Row(NamedTuple):
 class Board:
     """Shows a sweep's cells, and keeps how they ended."""
 
-    def __init__(self, out: Path, cells: dict[int, Cell], places: dict[int, str], outcomes: dict[int, Outcome]) -> None:
-        self.out, self.cells, self.places = out, cells, places
-        self.outcomes = dict(outcomes)
+    def __init__(
+        self, out: Path, cells: dict[int, Cell], places: dict[int, str], look: Callable[..., None] | None = None
+    ) -> None:
+        self.out, self.cells, self.places, self._look = out, cells, places, look
+        before = [number for number, cell in cells.items() if was(out, cell, "finished")]
+        self.outcomes = {number: Outcome("finished before") for number in before}
         self._console = PatientConsole(soft_wrap=True)
         self._live = Live(console=self._console, auto_refresh=False, transient=True) if self._console.is_terminal else None
         self._began, self._shown = time.time(), 0.0
@@ -70,6 +74,8 @@ class Board:
         if self._live is None or now - self._shown < EVERY:
             return
         self._shown = now
+        if self._look:
+            self._look([self.cells[number].name for number in self.cells.keys() - self.outcomes.keys()], self.out)
         self._live.update(self.table(), refresh=True)
 
     def table(self) -> Table:

@@ -8,8 +8,8 @@ import gc
 import json
 import time
 import traceback
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -27,6 +27,7 @@ from ..report.achievements import score_run
 from ..runs.files import append_line, parse_object, split_lines
 from ..runs.folder import LockedError, RunFolder, hold
 from ..runs.results import ACHIEVEMENTS, FEW_SHOT, PROBE, SUPERVISED, Result, append_results, results_of
+from .storage import Lease, Storage
 
 CRAFTER = "crafter"
 """The protocol that scores achievements, and the only task of its cells."""
@@ -68,20 +69,32 @@ class Outcome(NamedTuple):
         )
 
 
-def attempt(out: Path, cell: Cell, wait: bool = False) -> Outcome:
+def attempt(out: Path | str, cell: Cell, wait: bool = False) -> Outcome:
     """Runs a cell, or resumes it, unless it is finished or another process has it; with `wait`, until none has it.
 
     Whatever goes wrong inside the cell is noted and told: the others may well work.
     """
-    locks_of(out).mkdir(parents=True, exist_ok=True)
     while True:
         try:
-            with hold(locks_of(out) / cell.name, path_of(out, cell)):
-                return Outcome("finished before") if was(out, cell, "finished") else _work(out, cell)
+            return _stored(Storage(out), cell) if isinstance(out, str) else _locked(out, cell)
         except LockedError as error:
             if not wait:
                 return Outcome("left", error.holder)
             time.sleep(FREE)
+
+
+def _locked(out: Path, cell: Cell) -> Outcome:
+    locks_of(out).mkdir(parents=True, exist_ok=True)
+    with hold(locks_of(out) / cell.name, path_of(out, cell)):
+        return Outcome("finished before") if was(out, cell, "finished") else _work(out, cell)
+
+
+def _stored(storage: Storage, cell: Cell) -> Outcome:
+    with Lease(storage, cell.name).held() as lease, storage.logs([cell.name]) as folder:
+        if was(folder, cell, "finished"):
+            return Outcome("finished before")
+        with storage.mirrored(cell.name, folder, lease):
+            return _locked(folder, cell)
 
 
 def _work(out: Path, cell: Cell) -> Outcome:
@@ -108,6 +121,16 @@ def path_of(out: Path, cell: Cell) -> Path:
 def locks_of(out: Path) -> Path:
     """Where commands that share a sweep tell each other which cells they have."""
     return out / "locks"
+
+
+@contextmanager
+def logs_of(out: Path | str, cells: Iterable[Cell]) -> Iterator[Path]:
+    """The sweep's folder; of a sweep in storage, one that tells which cells are finished."""
+    if isinstance(out, Path):
+        yield out
+        return
+    with Storage(out).logs([cell.name for cell in cells]) as folder:
+        yield folder
 
 
 def writing(out: Path) -> AbstractContextManager[None]:

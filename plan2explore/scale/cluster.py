@@ -1,4 +1,4 @@
-"""Cells as tasks of a Ray cluster. Each resumes from its run's folder, on storage that all nodes see.
+"""Cells as tasks of a Ray cluster. Each resumes from its run's folder, which all nodes see, or from storage.
 
 Ray runs a task again whose node or process died. The lock of the cell keeps two processes from it: where the old one still
 lives, the new one waits until it is gone.
@@ -15,31 +15,32 @@ from ray.exceptions import RayError
 from ..envs.registered import receive, registered
 from ..runs.folder import RunError
 from .board import Board
-from .cells import Cell, Outcome, attempt, note, was
+from .cells import Cell, Outcome, attempt, logs_of, note
 from .runner import RayOptions
+from .storage import Storage
 
 POLL = 1.0  # seconds between looks at the tasks
 MEMORY = 0.8  # of its share of a GPU that a cell's JAX takes: the rest is for the driver and for whoever shares it
 
 
-def run_on_ray(out: Path, cells: dict[int, Cell], places: dict[int, str], options: RayOptions) -> dict[int, Outcome]:
+def run_on_ray(out: Path | str, cells: dict[int, Cell], places: dict[int, str], options: RayOptions) -> dict[int, Outcome]:
     """How every cell ended. Ctrl-C lets the running ones save what they have first."""
-    out = out.resolve()
-    outcomes = {number: Outcome("finished before") for number, cell in cells.items() if was(out, cell, "finished")}
-    with Board(out, cells, places, outcomes) as board:
+    out = out.resolve() if isinstance(out, Path) else out
+    look = Storage(out).look if isinstance(out, str) else None
+    with logs_of(out, cells.values()) as folder, Board(folder, cells, places, look) as board:
         ray.init(address=options.address, log_to_driver=False, logging_level="warning")
         try:
             task, needs, given = ray.remote(run_there), needs_of(options), ray.put(registered())
             waiting = {
                 task.options(name=cell.name, **needs).remote(out, cell, given): number
                 for number, cell in cells.items()
-                if number not in outcomes
+                if number not in board.outcomes
             }
             try:
                 while waiting:
                     for ref in ray.wait(list(waiting), num_returns=len(waiting), timeout=POLL)[0]:
                         number = waiting.pop(ref)
-                        board.end(number, *_outcome(out, cells[number], ref))
+                        board.end(number, *_outcome(folder, cells[number], ref))
                     board.show()
             except KeyboardInterrupt:
                 board.say("Stopping: the cells that run save everything first (a second Ctrl-C stops at once) ...")
@@ -78,7 +79,7 @@ def needs_of(options: RayOptions) -> dict[str, Any]:
     }
 
 
-def run_there(out: Path, cell: Cell, given: dict[str, bytes]) -> tuple[Outcome, str]:
+def run_there(out: Path | str, cell: Cell, given: dict[str, bytes]) -> tuple[Outcome, str]:
     """Runs a cell on a node of the cluster; also the node's name."""
     receive(given)
     return attempt(out, cell, wait=True), socket.gethostname()
