@@ -9,7 +9,7 @@ import json
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -106,7 +106,8 @@ def _work(out: Path, cell: Cell) -> Outcome:
         seconds = round(time.monotonic() - began, 1)
         note(out, cell, "finished", seconds=seconds)
     except Exception as error:
-        note(out, cell, "failed", error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
+        with suppress(OSError):  # a full disk
+            note(out, cell, "failed", error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
         return Outcome("failed", str(error))
     finally:
         gc.collect()  # what this cell held on the device is free for the next

@@ -90,6 +90,7 @@ def _outcome(out: Path, cell: Cell, ref: Any) -> tuple[Outcome, str]:
     try:
         return ray.get(ref)
     except RayError as error:
-        text = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        cause = getattr(error, "cause", None) or error
+        text = f"{type(cause).__name__}: {str(cause).splitlines()[0]}"
         note(out, cell, "failed", error=text, trace=str(error))
         return Outcome("failed", text), ""
