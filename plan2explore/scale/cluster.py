@@ -69,14 +69,10 @@ def needs_of(options: RayOptions) -> dict[str, Any]:
             f"A cell is to have {gpus:g} GPUs and {cpus:g} cores, and the whole cluster has {all_gpus:g} and {all_cpus:g}: "
             "give fewer as --gpus-per-cell and --cpus-per-cell."
         )
-    shared = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{MEMORY * gpus:.2f}"} if 0 < gpus < 1 else {}
-    variables = {name: os.environ.get(name, value) for name, value in shared.items()}
-    return {
-        "num_cpus": cpus,
-        "num_gpus": gpus,
-        "max_retries": options.max_retries,
-        "runtime_env": {"env_vars": variables},
-    }
+    name = "XLA_PYTHON_CLIENT_MEM_FRACTION"
+    shared = {name: os.environ.get(name, f"{MEMORY * gpus:.2f}")} if 0 < gpus < 1 else {}
+    runtime = {"env_vars": shared}
+    return {"num_cpus": cpus, "num_gpus": gpus, "max_retries": options.max_retries, "runtime_env": runtime}
 
 
 def run_there(out: Path | str, cell: Cell, given: dict[str, bytes]) -> tuple[Outcome, str]:
@@ -91,6 +87,6 @@ def _outcome(out: Path, cell: Cell, ref: Any) -> tuple[Outcome, str]:
         return ray.get(ref)
     except RayError as error:
         cause = getattr(error, "cause", None) or error
-        text = f"{type(cause).__name__}: {str(cause).splitlines()[0]}"
+        text = f"{type(cause).__name__}: {cause}".splitlines()[0]
         note(out, cell, "failed", error=text, trace=str(error))
         return Outcome("failed", text), ""

@@ -11,7 +11,7 @@ import tyro
 from ..console import counted
 from ..runs.files import check_folder
 from ..untrusted import check_links
-from .cells import Cell, Outcome, attempt, logs_of, was
+from .cells import Cell, attempt, logs_of, was
 
 
 @dataclass(frozen=True)
@@ -69,26 +69,17 @@ def run_cells(out: Path | str, cells: Sequence[Cell], runner: Runner) -> int:
             raise ValueError(f"--on ray needs Ray ({error}): pip install 'plan2explore[scale]'.") from None
         outcomes = run_on_ray(out, numbered, places, runner.ray)
     else:
-        outcomes = {number: _here(out, cell, places[number]) for number, cell in numbered.items()}
-    return _conclude(out, numbered, outcomes)
-
-
-def _here(out: Path | str, cell: Cell, place: str) -> Outcome:
-    outcome = attempt(out, cell)
-    print(f"{place}: {outcome}", flush=True)
-    return outcome
-
-
-def _conclude(out: Path | str, cells: dict[int, Cell], outcomes: dict[int, Outcome]) -> int:
-    """Says which cells are left to others, and which failed."""
-    states = {number: outcome.state for number, outcome in outcomes.items()}
-    left = [cells[number] for number, state in states.items() if state == "left"]
+        outcomes = {}
+        for number, cell in numbered.items():
+            outcomes[number] = attempt(out, cell)
+            print(f"{places[number]}: {outcomes[number]}", flush=True)
+    left = [cell for number, cell in numbered.items() if outcomes[number].state == "left"]
     with logs_of(out, left) as folder:
         busy = [cell.name for cell in left if not was(folder, cell, "finished")]
     if busy:
-        print(f"{counted(len(busy), 'cell')} of {len(cells)} left to other commands: {', '.join(busy)}.", file=sys.stderr)
-    failed = [cells[number].name for number, state in states.items() if state == "failed"]
+        print(f"{counted(len(busy), 'cell')} of {len(numbered)} left to other commands: {', '.join(busy)}.", file=sys.stderr)
+    failed = [numbered[number].name for number, outcome in outcomes.items() if outcome.state == "failed"]
     if failed:
         names = ", ".join(failed)
-        print(f"{len(failed)} of {len(cells)} cells failed: {names}. Why is in {out}/cells.jsonl.", file=sys.stderr)
+        print(f"{len(failed)} of {len(numbered)} cells failed: {names}. Why is in {out}/cells.jsonl.", file=sys.stderr)
     return 1 if failed else 0

@@ -15,6 +15,7 @@ import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 from nano_cells import nano_cell, results_of_run
+from sizes import quick
 
 from plan2explore.runs.checkpoint import Checkpoints
 from plan2explore.runs.files import parse_object, read_lines, write_json
@@ -25,7 +26,7 @@ from plan2explore.scale.runner import RayOptions, Runner, run_cells
 
 pytestmark = pytest.mark.xdist_group("ray")
 cluster = pytest.importorskip("plan2explore.scale.cluster")
-STEPS = 12_000
+STEPS = 8000
 PATIENT = {"health_check_period_ms": 1000, "health_check_failure_threshold": 3, "health_check_timeout_ms": 120_000}
 """A node that is gone is missed soon, one that is slow is not."""
 DRIVER = """
@@ -50,6 +51,7 @@ def nodes(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_COMPILATION_CACHE_DIR", cache)
         patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # as here, in `quick`
         patch.setenv("PYTHONPATH", paths)
         compilation_cache.reset_cache()
         jax.config.update("jax_compilation_cache_dir", cache)
@@ -92,7 +94,8 @@ def parent_of(process: int) -> int:
 @pytest.mark.slow
 def test_what_dies_is_resumed_and_all_results_equal_a_sequential_sweeps(tmp_path, nodes, capfd):
     here, there, cells = tmp_path / "here", tmp_path / "there", [nano_cell(seed, STEPS) for seed in range(3)]
-    assert run_cells(here, cells, Runner()) == 0  # and compiles what all processes run
+    with quick():
+        assert run_cells(here, cells, Runner()) == 0  # and compiles what all processes run
 
     # In the middle of a cell the driver dies, then it is stopped by Ctrl-C, and then the disk fills.
     for fault, status in (("kill", -signal.SIGKILL), ("stop", 130), ("fill", 1)):
