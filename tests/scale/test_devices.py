@@ -20,7 +20,7 @@ def on_cpu_devices(count: int, *arguments: object) -> subprocess.Popen:
     """In a process of its own: the number of CPU devices is decided when JAX starts."""
     flags = f"--xla_force_host_platform_device_count={count} --xla_backend_optimization_level=0 "
     flags += "--xla_llvm_disable_expensive_passes=true"  # compiling is what takes time
-    variables = {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(TESTS)}
+    variables = {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": f"{TESTS}{os.pathsep}{TESTS.parent}"}
     command = [sys.executable, TESTS / "scale" / "eight_devices.py", *map(str, arguments)]
     return subprocess.Popen(command, env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -44,7 +44,11 @@ def test_two_hosts_learn_what_one_device_does():
         free.bind(("127.0.0.1", 0))
         address = "127.0.0.1:{1}".format(*free.getsockname())
     hosts = [on_cpu_devices(4, host, address) for host in (0, 1)]
-    assert [lines_of(host) for host in hosts] == [["same paper"], ["same paper"]]
+    try:
+        assert [lines_of(host) for host in hosts] == [["same paper"], ["same paper"]]
+    finally:
+        for host in hosts:
+            host.kill()
 
 
 @pytest.mark.parametrize(

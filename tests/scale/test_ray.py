@@ -73,7 +73,7 @@ def process_in(out: Path, name: str, after: int = 0) -> int:
         holder = parse_object((locks_of(out) / name).read_bytes()) if (locks_of(out) / name).exists() else None
         if holder and lives(holder) and updates_of(out, name) > after:
             return int(holder["process"])
-        time.sleep(0.02)
+        time.sleep(0.05)
     raise TimeoutError(f"{name} has no checkpoint")
 
 
