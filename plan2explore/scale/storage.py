@@ -105,25 +105,27 @@ class Storage:
 
     @contextmanager
     def logs(self, cells: Iterable[str]) -> Iterator[Path]:
-        """A folder for a while, with what tells which cells are finished. What is added there is added to the storage."""
+        """A folder for a while, with what tells which cells are finished. What is added there is added to the storage.
+
+        Unless the work there raises: a cell is not finished before all of its run is stored.
+        """
         with TemporaryDirectory(prefix="plan2explore-") as scratch:
             folder = Path(scratch)
             (folder / "locks").mkdir()
             before = self.read([*LOGS, *(f"runs/{cell}/run.json" for cell in cells)])
             for name, content in before.items():
                 _write(folder / name, content)
-            try:
-                yield folder
-            finally:
-                there = {name: (folder / name).read_bytes() for name in LOGS if (folder / name).exists()}
-                added = {name: text[len(before.get(name, b"")) :] for name, text in there.items()}
-                if any(added.values()):
-                    with Lease(self, "files").held(wait=True):
-                        now = self.read(added)
-                        for name, lines in added.items():
-                            head = there[name].partition(b"\n")[0] + b"\n" if name.endswith(".csv") else b""
-                            old = now.get(name, b"")
-                            self.fs.pipe_file(self.at(name), old + (lines.removeprefix(head) if old else there[name]))
+            yield folder
+            there = {name: (folder / name).read_bytes() for name in LOGS if (folder / name).exists()}
+            added = {name: text[len(before.get(name, b"")) :] for name, text in there.items()}
+            if not any(added.values()):
+                return
+            with Lease(self, "files").held(wait=True):
+                now = self.read(added)
+                for name, lines in added.items():
+                    head = there[name].partition(b"\n")[0] + b"\n" if name.endswith(".csv") else b""
+                    old = now.get(name, b"")
+                    self.fs.pipe_file(self.at(name), old + (lines.removeprefix(head) if old else there[name]))
 
     @contextmanager
     def mirrored(self, name: str, folder: Path, lease: "Lease") -> Iterator[None]:

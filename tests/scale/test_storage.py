@@ -8,6 +8,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from sizes import quick
 
 from plan2explore.runs.checkpoint import Checkpoints
 from plan2explore.runs.files import read_lines
-from plan2explore.runs.folder import LockedError, RunError
+from plan2explore.runs.folder import LockedError, RunError, RunFolder
+from plan2explore.scale import cells
 from plan2explore.scale import storage as module
 from plan2explore.scale.runner import Runner, run_cells
 from plan2explore.scale.storage import Lease, Mirror, Storage, local_copy, place_of
@@ -40,6 +42,10 @@ Mirror.copy, Training._update = deadly, slow
 with quick():
     run_cells(sys.argv[1], [nano_cell(0, updates_per_episode=100)], Runner())
 """
+
+
+class Broken(Exception):
+    """The network's."""
 
 
 @pytest.fixture
@@ -89,6 +95,18 @@ def test_what_cells_note_is_added_to_what_others_noted_meanwhile(memory, tmp_pat
         file.write("c,3\n")
     found = memory.read(module.LOGS)
     assert found == {"results.csv": b"task,score\nb,2\na,1\nc,3\n", "cells.jsonl": b"{}\n"}
+
+
+def test_a_cell_whose_run_could_not_be_stored_is_not_finished(memory, monkeypatch):
+    monkeypatch.setattr(
+        cells, "run_cell", lambda out, cell: RunFolder.create(cells.path_of(out, cell), "explore", {}) and []
+    )
+    with monkeypatch.context() as patch, pytest.raises(Broken):
+        patch.setattr(memory.fs, "put_file", Mock(side_effect=Broken))
+        cells.attempt("memory://sweep", nano_cell(0))
+    assert not memory.read(module.LOGS) and not memory.files("runs")
+    assert str(cells.attempt("memory://sweep", nano_cell(0))) == "no score, 0 s"
+    assert cells.attempt("memory://sweep", nano_cell(0)).state == "finished before"
 
 
 # --- Leases ---
@@ -142,10 +160,6 @@ def save(folder, steps):
     """A checkpoint, and metrics that belong to it."""
     Checkpoints(folder).save(steps, {"x": np.full(100, steps)}, {"steps": steps})
     (folder.parent / "metrics.jsonl").write_text(f"{steps}\n")
-
-
-class Broken(Exception):
-    """The network's."""
 
 
 @pytest.mark.parametrize("requests", range(6))
