@@ -64,9 +64,8 @@ class Outcome(NamedTuple):
     text: str = ""
 
     def __str__(self) -> str:
-        return {"finished": self.text, "failed": f"failed: {self.text}", "left": f"left to {self.text}"}.get(
-            self.state, self.state
-        )
+        told = {"finished": self.text, "failed": f"failed: {self.text}", "left": f"left to {self.text}"}
+        return told.get(self.state, self.state)
 
 
 def attempt(out: Path | str, cell: Cell, wait: bool = False) -> Outcome:
@@ -202,11 +201,11 @@ def _score(cell: Cell, results: Sequence[Result]) -> str:
 
 def was(out: Path, cell: Cell, state: str) -> bool:
     """Whether the cell came so far (explored, finished) with these settings, and its run is still there."""
-    path = path_of(out, cell)
-    if not RunFolder.is_run(path):
+    run, file = _id_of(path_of(out, cell)), out / "cells.jsonl"
+    if run is None:
         return False
-    run, file = _id_of(path), out / "cells.jsonl"
-    lines = _lines(file, file.stat().st_size if file.exists() else 0).get(_start(cell), [])
+    start = json.dumps({"cell": cell.name}).removesuffix("}").encode()
+    lines = _lines(file, file.stat().st_size if file.exists() else 0).get(start, [])
     ours = [line for line in map(parse_object, lines) if line and (line.get("state"), line.get("run")) == (state, run)]
     if state == "finished":  # each protocol has an end of its own
         ours = [line for line in ours if line.get("protocol") == cell.protocol]
@@ -220,10 +219,6 @@ def _lines(file: Path, size: int) -> dict[bytes, list[bytes]]:
     for line in split_lines(file)[0]:
         found.setdefault(line.partition(b",")[0], []).append(line)
     return found
-
-
-def _start(cell: Cell) -> bytes:
-    return json.dumps({"cell": cell.name}).removesuffix("}").encode()
 
 
 def _covers(found: Any, cell: Cell, state: str) -> bool:
@@ -242,17 +237,16 @@ def _covers(found: Any, cell: Cell, state: str) -> bool:
 
 def note(out: Path, cell: Cell, state: str, **more: Any) -> None:
     """Adds a line to `cells.jsonl`: how a cell ended, and all that it depends on."""
-    path, adaptation = path_of(out, cell), asdict(cell.adaptation) if cell.adaptation else None
-    run = _id_of(path) if RunFolder.is_run(path) else None
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    line = {"cell": cell.name, "state": state, "time": now, "protocol": cell.protocol, "run": run, **more}
+    adaptation, now = asdict(cell.adaptation) if cell.adaptation else None, datetime.now(UTC).isoformat(timespec="seconds")
+    about = {"time": now, "protocol": cell.protocol, "run": _id_of(path_of(out, cell))}
     settings = {"steps": cell.steps, "config": asdict(cell.config), "adaptation": adaptation}
     with writing(out):
-        append_line(out / "cells.jsonl", line | {"settings": settings})
+        append_line(out / "cells.jsonl", {"cell": cell.name, "state": state, **about, **more, "settings": settings})
 
 
 def _id_of(path: Path) -> str | None:
+    """The run's id; none if there is no run, or its run.json is damaged, which may be why the cell failed."""
     try:
         return RunFolder.open(path).id
-    except ValueError:  # its run.json may be why the cell failed
+    except ValueError:
         return None
