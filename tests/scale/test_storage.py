@@ -1,12 +1,14 @@
 """A sweep on object storage makes what one in a folder makes, and is resumed from there on another machine."""
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -20,6 +22,7 @@ from plan2explore.runs.files import read_lines
 from plan2explore.runs.folder import LockedError, RunError, RunFolder
 from plan2explore.scale import cells
 from plan2explore.scale import storage as module
+from plan2explore.scale.board import Board
 from plan2explore.scale.runner import Runner, run_cells
 from plan2explore.scale.storage import Lease, Mirror, Storage, local_copy, place_of
 
@@ -50,9 +53,8 @@ class Broken(Exception):
 
 @pytest.fixture
 def memory(monkeypatch):
-    """Storage that is this process' own, whose holders are dead after half a second."""
+    """Storage that is this process' own, whose holders often show that they live."""
     monkeypatch.setattr(module, "BEAT", 0.05)
-    monkeypatch.setattr(module, "DEAD", 0.5)
     storage = Storage("memory://sweep")
     yield storage
     storage.fs.rm(storage.root, recursive=True)
@@ -142,8 +144,11 @@ def test_a_living_holder_keeps_its_lease_and_a_dead_ones_is_taken(memory, monkey
     dead = Lease(memory, "cell")
     assert dead._claim(2)  # and no sign of life
     began = time.monotonic()
-    with Lease(memory, "cell").held() as lease:
-        assert lease.number == 3 and time.monotonic() - began > module.DEAD
+    with monkeypatch.context() as patch, ExitStack() as stack:
+        patch.setattr(module, "DEAD", 0.5)
+        lease = stack.enter_context(Lease(memory, "cell").held())
+        assert lease.number == 3 and time.monotonic() - began > 0.5
+        patch.undo()
         stopped = []
         monkeypatch.setattr(os, "kill", lambda process, number: stopped.append((process, number)))
         dead._renew()  # it was only slow: it stops, and writes nothing more
@@ -165,11 +170,10 @@ def save(folder, steps):
 @pytest.mark.parametrize("requests", range(6))
 def test_a_copy_that_breaks_off_leaves_a_whole_checkpoint_with_what_belongs_to_it(memory, tmp_path, monkeypatch, requests):
     """Whichever of its five requests is the last."""
-    lease, run, left = Lease(memory, "cell"), tmp_path / "runs/cell", [requests]
-    lease._claim(1)
+    run, left = tmp_path / "runs/cell", [requests]
     run.mkdir(parents=True)
     (run / "lock").write_text("")
-    mirror = Mirror(memory, "runs/cell", tmp_path, lease, ())
+    mirror = Mirror(memory, "runs/cell", tmp_path, Mock(), ())
     for steps in (1, 2):
         save(run / "checkpoints", steps)
         mirror.copy()
@@ -217,6 +221,25 @@ def test_tables_read_a_copy_without_what_they_do_not_need(memory, tmp_path, monk
     assert (local_copy("memory://sweep/runs/cell", bulk=True) / "episodes/1.npz").exists()
     with pytest.raises(ValueError, match="nothing at memory://sweep/none"):
         local_copy("memory://sweep/none")
+
+
+def test_the_table_of_a_sweep_shows_cells_whose_holders_live(memory, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "LOOK", 0.0)
+    lines = [{"env_steps": 1000 * i, "time": 10.0 * i, "update": 50 * i} for i in (1, 2)]
+    for name in ("cell-1", "cell-2"):
+        memory.fs.pipe_file(
+            memory.at(f"runs/{name}/metrics.jsonl"), "".join(json.dumps(line) + "\n" for line in lines).encode()
+        )
+    board = Board(tmp_path, {number: nano_cell(number) for number in (1, 2)}, {1: "one", 2: "two"}, memory.look)
+    Lease(memory, "cell-2")._claim(1)  # its process died
+    with Lease(memory, "cell-1").held():
+        while not (tmp_path / "locks" / "cell-1").exists():  # a sign of life
+            memory.look(["cell-1", "cell-2"], tmp_path)
+            time.sleep(0.02)
+    table = board.table()
+    assert table.title == "1 running, 1 waiting"
+    (row,) = zip(*(column.cells for column in table.columns), strict=True)
+    assert row == ("one", socket.gethostname(), "2,000 of 4,000", "5.0", "", "0:20")
 
 
 def test_names_that_lead_out_of_the_folder_are_refused(memory, tmp_path):
