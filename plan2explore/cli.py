@@ -49,6 +49,8 @@ VERBS = {
 }
 """Where each command is, a function of its arguments, and what it does. Its options are a dataclass beside it, such as
 `ExploreCommand`, or those of the function that `command` wraps."""
+READERS = ("report", "runs", "table", "plot")
+"""Commands that read sweeps and runs at an address (s3://...) too."""
 
 
 @dataclass(frozen=True)
@@ -377,6 +379,11 @@ def _run(arguments: list[str]) -> Any:
         print(f"plan2explore {__version__}")
         return 0
     if arguments[:1] and arguments[0] in VERBS:
+        if arguments[0] in READERS and any("://" in word for word in arguments):
+            from .scale.storage import local_copy, place_of
+
+            bulk = arguments[0] == "report"
+            arguments = [str(local_copy(word, bulk)) if isinstance(place_of(word), str) else word for word in arguments]
         where, name = VERBS[arguments[0]][0].split(":")
         return getattr(import_module(f".{where}", __package__), name)(arguments[1:])
     whole = any(word.startswith("--tyro-") for word in arguments)  # a shell's completion knows all options

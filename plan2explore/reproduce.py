@@ -4,7 +4,6 @@ A cell is a run in `OUT/runs/METHOD-TASK-SEED`.
 """
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import tyro
@@ -30,10 +29,10 @@ from .phases.explore import configure
 from .phases.world import named_world
 from .reference import METHODS, TASK_AVERAGE, paper_table
 from .report.achievements import crafter_markdown
-from .runs.files import check_folder
 from .runs.results import read_results
-from .scale.cells import CRAFTER, Cell
+from .scale.cells import CRAFTER, Cell, logs_of
 from .scale.runner import Runner, run_cells
+from .scale.storage import place_of
 
 Protocol = Literal["zero-shot", "few-shot", "crafter"]
 CRAFTER_METHODS = ("plan2explore", "random")
@@ -80,8 +79,8 @@ class ReproduceCommand:
     """Env steps of exploration (the paper: 3.5e6 zero-shot, 1e6 few-shot)."""
     preset: Preset = "paper"
     """Sizes and pieces of the agent: see explore."""
-    out: Path = Path("reproduce")
-    """Folder of the sweep: results.csv, cells.jsonl, locks/, runs/."""
+    out: str = "reproduce"
+    """Folder of the sweep, or an address of object storage (s3://BUCKET/NAME): results.csv, cells.jsonl, locks/, runs/."""
     shots: int = 150
     """Few-shot: episodes of the task's policy (the paper: 150)."""
     updates: int = 10_000
@@ -163,11 +162,11 @@ def run(command: ReproduceCommand) -> int:
         check_numbers(own)
         adapts = adaptation if few_shot else None
         cells.append(Cell(f"{method}-{task}-{seed}", own, steps + extra, protocol, task, adapts, command.final_episodes))
-    out = Path(command.out)
-    check_folder(out)
+    out = place_of(command.out)
     status = run_cells(out, cells, command.runner)
-    if protocol == CRAFTER and (out / "results.csv").exists():
-        say(crafter_markdown(read_results([out / "results.csv"])))
+    with logs_of(out, ()) as folder:
+        if protocol == CRAFTER and (folder / "results.csv").exists():
+            say(crafter_markdown(read_results([folder / "results.csv"])))
     return status
 
 

@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "phases": {"config", "atomic", "console", "device", "envs", "replay", "agent", "runs", "untrusted", "video"},
     "reference": set(),
     "report": {"config", "atomic", "console", "device", "options", "envs", "replay", "agent", "runs", "reference", "video"},
-    "scale": {"config", "console", "options", "envs", "agent", "phases", "runs", "report", "untrusted"},
+    "scale": {"config", "console", "device", "options", "envs", "agent", "phases", "runs", "report", "untrusted"},
     "reproduce": {"config", "console", "options", "envs", "agent", "phases", "runs", "report", "reference", "scale"},
     "cli": {
         "config", "config_file", "options", "envs", "runs", "phases", "bench", "report", "reproduce", "demo", "doctor",

@@ -98,7 +98,8 @@ class Learner:
     def __init__(self, config: AgentConfig, spaces: Spaces, devices: int = 1) -> None:
         self.agent = Agent(config, spaces)
         self.mesh = make_mesh(devices, config.batch) if devices > 1 else None
-        self.init = self._compile(_init)
+        whole = {} if self.mesh is None else {"out_shardings": NamedSharding(self.mesh, PartitionSpec())}
+        self.init = self._compile(_init, **whole)
         """`init(key)`: the state of an untrained learner."""
         self.update = self._compile_update(_update, PartitionSpec(shards.AXIS))
         """`update(state, batch)`: the next state, and metrics. The old state's buffers are reused."""
@@ -129,6 +130,12 @@ class Learner:
 
         placed = NamedSharding(mesh, whole), NamedSharding(mesh, batch)
         return self._compile(on_all, donate_argnums=0, in_shardings=placed, out_shardings=placed[0])
+
+    def join_hosts(self, batches: BatchArrays) -> BatchArrays:
+        """Batches for `update_block` on several hosts (`jax.distributed`), of which each has its own sequences."""
+        assert self.mesh is not None
+        split = NamedSharding(self.mesh, PartitionSpec(None, shards.AXIS))
+        return {name: jax.make_array_from_process_local_data(split, array) for name, array in batches.items()}
 
     def compile_block(self, state: LearnerState, batches: PyTree) -> None:
         """Compiles `update_block` for batches of this form, so that its first call need not."""

@@ -5,8 +5,9 @@ Everything is read from the sweep's folder: who has a cell from its lock, how fa
 
 import time
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from rich.live import Live
 from rich.markup import escape
@@ -15,7 +16,7 @@ from rich.table import Table
 from ..console import PatientConsole, counted, duration
 from ..runs.files import parse_object
 from ..runs.reader import is_number, read_evaluations, read_metrics
-from .cells import Cell, Outcome, locks_of, path_of
+from .cells import Cell, Outcome, locks_of, path_of, was
 
 COLUMNS = ("cell", "node", "env steps", "updates/s", "scores", "left")
 EVERY = 2.0  # seconds between looks at the runs
@@ -23,23 +24,15 @@ ROWS = 30  # cells that are shown at once
 TAIL = 65_536  # bytes at the end of a run's metrics that are read
 
 
-class Row(NamedTuple):
-    """How far a cell is."""
-
-    node: str
-    env_steps: int
-    updates_s: float | None
-    """None: fewer than two lines of metrics."""
-    left_s: float | None
-    scores: dict[str, float]
-
-
 class Board:
     """Shows a sweep's cells, and keeps how they ended."""
 
-    def __init__(self, out: Path, cells: dict[int, Cell], places: dict[int, str], outcomes: dict[int, Outcome]) -> None:
-        self.out, self.cells, self.places = out, cells, places
-        self.outcomes = dict(outcomes)
+    def __init__(
+        self, out: Path, cells: dict[int, Cell], places: dict[int, str], look: Callable[..., None] | None = None
+    ) -> None:
+        self.out, self.cells, self.places, self._look = out, cells, places, look
+        before = [number for number, cell in cells.items() if was(out, cell, "finished")]
+        self.outcomes = {number: Outcome("finished before") for number in before}
         self._console = PatientConsole(soft_wrap=True)
         self._live = Live(console=self._console, auto_refresh=False, transient=True) if self._console.is_terminal else None
         self._began, self._shown = time.time(), 0.0
@@ -70,6 +63,9 @@ class Board:
         if self._live is None or now - self._shown < EVERY:
             return
         self._shown = now
+        if self._look:
+            with suppress(Exception):  # whatever a storage's library raises: the next look may work
+                self._look([self.cells[number].name for number in self.cells.keys() - self.outcomes.keys()], self.out)
         self._live.update(self.table(), refresh=True)
 
     def table(self) -> Table:
@@ -80,7 +76,7 @@ class Board:
         counts = {"running": len(running), "waiting": waiting, **ended}
         table = Table(*COLUMNS, box=None, title=", ".join(f"{count} {state}" for state, count in counts.items() if count))
         for number in sorted(running)[:ROWS]:
-            table.add_row(*map(escape, self._texts(number, read_row(self.out, self.cells[number], running[number]))))
+            table.add_row(*map(escape, (self.places[number], running[number], *self._how_far(self.cells[number]))))
         if len(running) > ROWS:
             table.caption = f"and {counted(len(running) - ROWS, 'cell')} more"
         return table
@@ -94,24 +90,14 @@ class Board:
             return ""
         return str((holder or {}).get("host", ""))
 
-    def _texts(self, number: int, row: Row) -> tuple[str, ...]:
-        scores = ", ".join(f"{task} {score:.0f}" for task, score in row.scores.items())
-        rate = "" if row.updates_s is None else f"{row.updates_s:.1f}"
-        left = "" if row.left_s is None else duration(row.left_s)
-        steps = f"{row.env_steps:,} of {self.cells[number].steps:,}"
-        return self.places[number], row.node, steps, rate, scores, left
-
-
-def read_row(out: Path, cell: Cell, node: str) -> Row:
-    """How far a cell's run is, by the last lines of its metrics and its evaluations."""
-    path = path_of(out, cell)
-    lines = [line for line in read_metrics(path, TAIL) if is_number(line.get("update")) and is_number(line.get("time"))]
-    steps = lines[-1]["env_steps"] if lines else 0
-    updates_s = left_s = None
-    if len(lines) > 1:
-        seconds = lines[-1]["time"] - lines[0]["time"]
-        done = steps - lines[0]["env_steps"]
-        updates_s = (lines[-1]["update"] - lines[0]["update"]) / max(seconds, 1e-3)
-        left_s = (cell.steps - steps) * seconds / done if done > 0 else None
-    scores = {each.task: each.mean for each in read_evaluations(path)}
-    return Row(node, steps, updates_s, left_s, scores)
+    def _how_far(self, cell: Cell) -> tuple[str, str, str, str]:
+        """Env steps, updates/s, scores and time left, by the last lines of the run's metrics and its evaluations."""
+        path, rate, left = path_of(self.out, cell), "", ""
+        lines = [line for line in read_metrics(path, TAIL) if is_number(line.get("update")) and is_number(line.get("time"))]
+        steps = lines[-1]["env_steps"] if lines else 0
+        if len(lines) > 1:
+            seconds, done = lines[-1]["time"] - lines[0]["time"], steps - lines[0]["env_steps"]
+            rate = f"{(lines[-1]['update'] - lines[0]['update']) / max(seconds, 1e-3):.1f}"
+            left = duration((cell.steps - steps) * seconds / done) if done > 0 else ""
+        scores = {each.task: f"{each.task} {each.mean:.0f}" for each in read_evaluations(path)}
+        return f"{steps:,} of {cell.steps:,}", rate, ", ".join(scores.values()), left

@@ -8,8 +8,8 @@ import gc
 import json
 import time
 import traceback
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -27,6 +27,7 @@ from ..report.achievements import score_run
 from ..runs.files import append_line, parse_object, split_lines
 from ..runs.folder import LockedError, RunFolder, hold
 from ..runs.results import ACHIEVEMENTS, FEW_SHOT, PROBE, SUPERVISED, Result, append_results, results_of
+from .storage import Lease, Storage
 
 CRAFTER = "crafter"
 """The protocol that scores achievements, and the only task of its cells."""
@@ -63,25 +64,36 @@ class Outcome(NamedTuple):
     text: str = ""
 
     def __str__(self) -> str:
-        return {"finished": self.text, "failed": f"failed: {self.text}", "left": f"left to {self.text}"}.get(
-            self.state, self.state
-        )
+        told = {"finished": self.text, "failed": f"failed: {self.text}", "left": f"left to {self.text}"}
+        return told.get(self.state, self.state)
 
 
-def attempt(out: Path, cell: Cell, wait: bool = False) -> Outcome:
+def attempt(out: Path | str, cell: Cell, wait: bool = False) -> Outcome:
     """Runs a cell, or resumes it, unless it is finished or another process has it; with `wait`, until none has it.
 
     Whatever goes wrong inside the cell is noted and told: the others may well work.
     """
-    locks_of(out).mkdir(parents=True, exist_ok=True)
     while True:
         try:
-            with hold(locks_of(out) / cell.name, path_of(out, cell)):
-                return Outcome("finished before") if was(out, cell, "finished") else _work(out, cell)
+            return _stored(Storage(out), cell) if isinstance(out, str) else _locked(out, cell)
         except LockedError as error:
             if not wait:
                 return Outcome("left", error.holder)
             time.sleep(FREE)
+
+
+def _locked(out: Path, cell: Cell) -> Outcome:
+    locks_of(out).mkdir(parents=True, exist_ok=True)
+    with hold(locks_of(out) / cell.name, path_of(out, cell)):
+        return Outcome("finished before") if was(out, cell, "finished") else _work(out, cell)
+
+
+def _stored(storage: Storage, cell: Cell) -> Outcome:
+    with Lease(storage, cell.name).held() as lease, storage.logs([cell.name]) as folder:
+        if was(folder, cell, "finished"):
+            return Outcome("finished before")
+        with storage.mirrored(cell.name, folder, lease):
+            return _locked(folder, cell)
 
 
 def _work(out: Path, cell: Cell) -> Outcome:
@@ -93,7 +105,8 @@ def _work(out: Path, cell: Cell) -> Outcome:
         seconds = round(time.monotonic() - began, 1)
         note(out, cell, "finished", seconds=seconds)
     except Exception as error:
-        note(out, cell, "failed", error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
+        with suppress(OSError):  # a full disk
+            note(out, cell, "failed", error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
         return Outcome("failed", str(error))
     finally:
         gc.collect()  # what this cell held on the device is free for the next
@@ -108,6 +121,16 @@ def path_of(out: Path, cell: Cell) -> Path:
 def locks_of(out: Path) -> Path:
     """Where commands that share a sweep tell each other which cells they have."""
     return out / "locks"
+
+
+@contextmanager
+def logs_of(out: Path | str, cells: Iterable[Cell]) -> Iterator[Path]:
+    """The sweep's folder; of a sweep in storage, one that tells which cells are finished."""
+    if isinstance(out, Path):
+        yield out
+        return
+    with Storage(out).logs([cell.name for cell in cells]) as folder:
+        yield folder
 
 
 def writing(out: Path) -> AbstractContextManager[None]:
@@ -178,11 +201,11 @@ def _score(cell: Cell, results: Sequence[Result]) -> str:
 
 def was(out: Path, cell: Cell, state: str) -> bool:
     """Whether the cell came so far (explored, finished) with these settings, and its run is still there."""
-    path = path_of(out, cell)
-    if not RunFolder.is_run(path):
+    run, file = _id_of(path_of(out, cell)), out / "cells.jsonl"
+    if run is None:
         return False
-    run, file = _id_of(path), out / "cells.jsonl"
-    lines = _lines(file, file.stat().st_size if file.exists() else 0).get(_start(cell), [])
+    start = json.dumps({"cell": cell.name}).removesuffix("}").encode()
+    lines = _lines(file, file.stat().st_size if file.exists() else 0).get(start, [])
     ours = [line for line in map(parse_object, lines) if line and (line.get("state"), line.get("run")) == (state, run)]
     if state == "finished":  # each protocol has an end of its own
         ours = [line for line in ours if line.get("protocol") == cell.protocol]
@@ -196,10 +219,6 @@ def _lines(file: Path, size: int) -> dict[bytes, list[bytes]]:
     for line in split_lines(file)[0]:
         found.setdefault(line.partition(b",")[0], []).append(line)
     return found
-
-
-def _start(cell: Cell) -> bytes:
-    return json.dumps({"cell": cell.name}).removesuffix("}").encode()
 
 
 def _covers(found: Any, cell: Cell, state: str) -> bool:
@@ -218,17 +237,16 @@ def _covers(found: Any, cell: Cell, state: str) -> bool:
 
 def note(out: Path, cell: Cell, state: str, **more: Any) -> None:
     """Adds a line to `cells.jsonl`: how a cell ended, and all that it depends on."""
-    path, adaptation = path_of(out, cell), asdict(cell.adaptation) if cell.adaptation else None
-    run = _id_of(path) if RunFolder.is_run(path) else None
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    line = {"cell": cell.name, "state": state, "time": now, "protocol": cell.protocol, "run": run, **more}
+    adaptation, now = asdict(cell.adaptation) if cell.adaptation else None, datetime.now(UTC).isoformat(timespec="seconds")
+    about = {"time": now, "protocol": cell.protocol, "run": _id_of(path_of(out, cell))}
     settings = {"steps": cell.steps, "config": asdict(cell.config), "adaptation": adaptation}
     with writing(out):
-        append_line(out / "cells.jsonl", line | {"settings": settings})
+        append_line(out / "cells.jsonl", {"cell": cell.name, "state": state, **about, **more, "settings": settings})
 
 
 def _id_of(path: Path) -> str | None:
+    """The run's id; none if there is no run, or its run.json is damaged, which may be why the cell failed."""
     try:
         return RunFolder.open(path).id
-    except ValueError:  # its run.json may be why the cell failed
+    except ValueError:
         return None

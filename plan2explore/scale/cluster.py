@@ -1,4 +1,4 @@
-"""Cells as tasks of a Ray cluster. Each resumes from its run's folder, on storage that all nodes see.
+"""Cells as tasks of a Ray cluster. Each resumes from its run's folder, which all nodes see, or from storage.
 
 Ray runs a task again whose node or process died. The lock of the cell keeps two processes from it: where the old one still
 lives, the new one waits until it is gone.
@@ -15,31 +15,32 @@ from ray.exceptions import RayError
 from ..envs.registered import receive, registered
 from ..runs.folder import RunError
 from .board import Board
-from .cells import Cell, Outcome, attempt, note, was
+from .cells import Cell, Outcome, attempt, logs_of, note
 from .runner import RayOptions
+from .storage import Storage
 
 POLL = 1.0  # seconds between looks at the tasks
 MEMORY = 0.8  # of its share of a GPU that a cell's JAX takes: the rest is for the driver and for whoever shares it
 
 
-def run_on_ray(out: Path, cells: dict[int, Cell], places: dict[int, str], options: RayOptions) -> dict[int, Outcome]:
+def run_on_ray(out: Path | str, cells: dict[int, Cell], places: dict[int, str], options: RayOptions) -> dict[int, Outcome]:
     """How every cell ended. Ctrl-C lets the running ones save what they have first."""
-    out = out.resolve()
-    outcomes = {number: Outcome("finished before") for number, cell in cells.items() if was(out, cell, "finished")}
-    with Board(out, cells, places, outcomes) as board:
+    out = out.resolve() if isinstance(out, Path) else out
+    look = Storage(out).look if isinstance(out, str) else None
+    with logs_of(out, cells.values()) as folder, Board(folder, cells, places, look) as board:
         ray.init(address=options.address, log_to_driver=False, logging_level="warning")
         try:
             task, needs, given = ray.remote(run_there), needs_of(options), ray.put(registered())
             waiting = {
                 task.options(name=cell.name, **needs).remote(out, cell, given): number
                 for number, cell in cells.items()
-                if number not in outcomes
+                if number not in board.outcomes
             }
             try:
                 while waiting:
                     for ref in ray.wait(list(waiting), num_returns=len(waiting), timeout=POLL)[0]:
                         number = waiting.pop(ref)
-                        board.end(number, *_outcome(out, cells[number], ref))
+                        board.end(number, *_outcome(folder, cells[number], ref))
                     board.show()
             except KeyboardInterrupt:
                 board.say("Stopping: the cells that run save everything first (a second Ctrl-C stops at once) ...")
@@ -68,17 +69,13 @@ def needs_of(options: RayOptions) -> dict[str, Any]:
             f"A cell is to have {gpus:g} GPUs and {cpus:g} cores, and the whole cluster has {all_gpus:g} and {all_cpus:g}: "
             "give fewer as --gpus-per-cell and --cpus-per-cell."
         )
-    shared = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{MEMORY * gpus:.2f}"} if 0 < gpus < 1 else {}
-    variables = {name: os.environ.get(name, value) for name, value in shared.items()}
-    return {
-        "num_cpus": cpus,
-        "num_gpus": gpus,
-        "max_retries": options.max_retries,
-        "runtime_env": {"env_vars": variables},
-    }
+    name = "XLA_PYTHON_CLIENT_MEM_FRACTION"
+    shared = {name: os.environ.get(name, f"{MEMORY * gpus:.2f}")} if 0 < gpus < 1 else {}
+    runtime = {"env_vars": shared}
+    return {"num_cpus": cpus, "num_gpus": gpus, "max_retries": options.max_retries, "runtime_env": runtime}
 
 
-def run_there(out: Path, cell: Cell, given: dict[str, bytes]) -> tuple[Outcome, str]:
+def run_there(out: Path | str, cell: Cell, given: dict[str, bytes]) -> tuple[Outcome, str]:
     """Runs a cell on a node of the cluster; also the node's name."""
     receive(given)
     return attempt(out, cell, wait=True), socket.gethostname()
@@ -89,6 +86,7 @@ def _outcome(out: Path, cell: Cell, ref: Any) -> tuple[Outcome, str]:
     try:
         return ray.get(ref)
     except RayError as error:
-        text = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        cause = getattr(error, "cause", None) or error
+        text = f"{type(cause).__name__}: {cause}".splitlines()[0]
         note(out, cell, "failed", error=text, trace=str(error))
         return Outcome("failed", text), ""

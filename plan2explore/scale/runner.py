@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 import tyro
 
 from ..console import counted
+from ..runs.files import check_folder
 from ..untrusted import check_links
-from .cells import Cell, Outcome, attempt, was
+from .cells import Cell, attempt, logs_of, was
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,14 @@ class Runner:
     ray: Annotated[RayOptions, tyro.conf.arg(name="")] = field(default_factory=RayOptions)
 
 
-def run_cells(out: Path, cells: Sequence[Cell], runner: Runner) -> int:
-    """Every cell that is not finished and that no other process has, a line for each; 1 if one failed, else 0."""
-    check_links(out, foreign="runs")  # each run is checked where it is opened
+def run_cells(out: Path | str, cells: Sequence[Cell], runner: Runner) -> int:
+    """Every cell that is not finished and that no other process has, a line for each; 1 if one failed, else 0.
+
+    `out` is a folder, or an address of fsspec's.
+    """
+    if isinstance(out, Path):
+        check_folder(out)
+        check_links(out, foreign="runs")  # each run is checked where it is opened
     if runner.cell is not None and not 1 <= runner.cell <= len(cells):
         raise ValueError(f"--cell is from 1 to {len(cells)} here; got {runner.cell}.")
     if runner.on == "ray" and (runner.cell is not None or runner.list):
@@ -52,8 +58,9 @@ def run_cells(out: Path, cells: Sequence[Cell], runner: Runner) -> int:
         numbered = {runner.cell: cells[runner.cell - 1]}
     places = {number: f"[{number}/{len(cells)}] {cell.name}" for number, cell in numbered.items()}
     if runner.list:
-        for number, cell in numbered.items():
-            print(f"{places[number]}: finished" if was(out, cell, "finished") else places[number])
+        with logs_of(out, cells) as folder:
+            for number, cell in numbered.items():
+                print(f"{places[number]}: finished" if was(folder, cell, "finished") else places[number])
         return 0
     if runner.on == "ray":
         try:
@@ -62,24 +69,17 @@ def run_cells(out: Path, cells: Sequence[Cell], runner: Runner) -> int:
             raise ValueError(f"--on ray needs Ray ({error}): pip install 'plan2explore[scale]'.") from None
         outcomes = run_on_ray(out, numbered, places, runner.ray)
     else:
-        outcomes = {number: _here(out, cell, places[number]) for number, cell in numbered.items()}
-    return _conclude(out, numbered, outcomes)
-
-
-def _here(out: Path, cell: Cell, place: str) -> Outcome:
-    outcome = attempt(out, cell)
-    print(f"{place}: {outcome}", flush=True)
-    return outcome
-
-
-def _conclude(out: Path, cells: dict[int, Cell], outcomes: dict[int, Outcome]) -> int:
-    """Says which cells are left to others, and which failed."""
-    states = {number: outcome.state for number, outcome in outcomes.items()}
-    left = [cells[number] for number, state in states.items() if state == "left"]
-    if busy := [cell.name for cell in left if not was(out, cell, "finished")]:
-        print(f"{counted(len(busy), 'cell')} of {len(cells)} left to other commands: {', '.join(busy)}.", file=sys.stderr)
-    failed = [cells[number].name for number, state in states.items() if state == "failed"]
+        outcomes = {}
+        for number, cell in numbered.items():
+            outcomes[number] = attempt(out, cell)
+            print(f"{places[number]}: {outcomes[number]}", flush=True)
+    left = [cell for number, cell in numbered.items() if outcomes[number].state == "left"]
+    with logs_of(out, left) as folder:
+        busy = [cell.name for cell in left if not was(folder, cell, "finished")]
+    if busy:
+        print(f"{counted(len(busy), 'cell')} of {len(numbered)} left to other commands: {', '.join(busy)}.", file=sys.stderr)
+    failed = [numbered[number].name for number, outcome in outcomes.items() if outcome.state == "failed"]
     if failed:
-        names, log = ", ".join(failed), out / "cells.jsonl"
-        print(f"{len(failed)} of {len(cells)} cells failed: {names}. Why is in {log}.", file=sys.stderr)
+        names = ", ".join(failed)
+        print(f"{len(failed)} of {len(numbered)} cells failed: {names}. Why is in {out}/cells.jsonl.", file=sys.stderr)
     return 1 if failed else 0

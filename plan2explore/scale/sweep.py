@@ -23,9 +23,9 @@ from ..config import (
 from ..envs.names import domain_of, folder_name
 from ..options import parse as parse_options
 from ..phases.world import named_world, parse_task
-from ..runs.files import check_folder
 from .cells import Cell
 from .runner import Runner, run_cells
+from .storage import place_of
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class SweepCommand:
     """Tasks whose zero-shot scores are followed: walker_walk in all worlds with a walker, file.py:function in all."""
     steps: float = 1e6
     """Env steps of each run."""
-    out: Path = Path("sweep")
-    """Folder of the sweep: results.csv, cells.jsonl, locks/, runs/."""
+    out: str = "sweep"
+    """Folder of the sweep, or an address of object storage (s3://BUCKET/NAME): results.csv, cells.jsonl, locks/, runs/."""
     runner: Annotated[Runner, tyro.conf.arg(name="")] = field(default_factory=Runner)
     view: Annotated[WorldConfig, tyro.conf.arg(name="")] = field(default_factory=WorldConfig)
     schedule: Annotated[Schedule, tyro.conf.arg(name="")] = field(default_factory=Schedule)
@@ -68,8 +68,7 @@ def main(arguments: list[str]) -> int:
     """Runs a sweep."""
     arguments = rename_flags(arguments)
     command = parse(arguments)
-    check_folder(command.out)
-    return run_cells(command.out, cells_of(command, arguments), command.runner)
+    return run_cells(place_of(command.out), cells_of(command, arguments), command.runner)
 
 
 def parse(arguments: list[str], preset: str = "paper") -> SweepCommand:

@@ -1,4 +1,7 @@
-"""On eight CPU devices: prints `same` for each agent whose updates equal those of one device, then what else is asked."""
+"""On eight CPU devices: prints `same` for each agent whose updates equal those of one device, then what else is asked.
+
+`eight_devices.py HOST ADDRESS` is one of two hosts that have four of the devices each.
+"""
 
 import sys
 from dataclasses import replace
@@ -60,14 +63,18 @@ def same_noise(draw: Any, key: Any, *shape: int) -> jax.Array:
     return jnp.concatenate([part] * PARTS, axis + len(times)).reshape(shape)
 
 
-def check_agent(name: str) -> None:
-    """One device and eight, with the same noise."""
+def check_agent(name: str, host: int | None = None) -> None:
+    """One device and eight, with the same noise; `host`: of two, which have half of the sequences each."""
     one, all_of_them = (Learner(AGENTS[name], SPACES, devices) for devices in (1, PARTS))
     draws = {each: partial(same_noise, getattr(latents, each)) for each in ("draw_normal", "draw_uniform")}
     alike = mock.patch.object(shards, "own", lambda key: key)
+    whole = given = batches()
+    if host is not None:
+        mine = slice(host * BATCH // 2, (host + 1) * BATCH // 2)
+        given = all_of_them.join_hosts({name: np.asarray(array[:, mine]) for name, array in whole.items()})
     with alike, mock.patch.multiple(latents, **draws), mock.patch.multiple(policies, **draws):
-        made = [learner.update_block(learner.init(jax.random.key(1)), batches()) for learner in (one, all_of_them)]
-    (state, metrics), (shared, shared_metrics) = made
+        shared, shared_metrics = all_of_them.update_block(all_of_them.init(jax.random.key(1)), given)
+        state, metrics = one.update_block(one.init(jax.random.key(1)), whole)
     assert metrics.keys() == shared_metrics.keys()
     for metric, values in metrics.items():
         np.testing.assert_allclose(shared_metrics[metric], values, rtol=2e-4, atol=1e-5, err_msg=metric)
@@ -111,6 +118,11 @@ def check_run(out: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) == 3:
+        jax.distributed.initialize(sys.argv[2], num_processes=2, process_id=int(sys.argv[1]))
+        assert (len(jax.devices()), len(jax.local_devices())) == (PARTS, PARTS // 2)
+        check_agent("paper", int(sys.argv[1]))
+        sys.exit()
     assert len(jax.devices()) == PARTS
     for agent in AGENTS:
         check_agent(agent)

@@ -1,6 +1,7 @@
 """An update on several devices is the update on one, with noise of its own in each part of the batch."""
 
 import os
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,19 +16,39 @@ from plan2explore.config import Spaces
 TESTS = Path(__file__).parents[1]
 
 
+def on_cpu_devices(count: int, *arguments: object) -> subprocess.Popen:
+    """In a process of its own: the number of CPU devices is decided when JAX starts."""
+    flags = f"--xla_force_host_platform_device_count={count} --xla_backend_optimization_level=0 "
+    flags += "--xla_llvm_disable_expensive_passes=true"  # compiling is what takes time
+    variables = {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": f"{TESTS}{os.pathsep}{TESTS.parent}"}
+    command = [sys.executable, TESTS / "scale" / "eight_devices.py", *map(str, arguments)]
+    return subprocess.Popen(command, env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def lines_of(process: subprocess.Popen) -> list[str]:
+    out, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return [line for line in out.splitlines() if line.startswith(("same", "own noise", "bench", "a run"))]
+
+
 @pytest.mark.slow
 def test_eight_devices_learn_what_one_does(tmp_path):
-    """In a process of its own: the number of CPU devices is decided when JAX starts."""
-    flags = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0 "
-    flags += "--xla_llvm_disable_expensive_passes=true"  # compiling is what takes time
-    variables = {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(TESTS)}
-    ended = subprocess.run(
-        [sys.executable, TESTS / "scale" / "eight_devices.py", tmp_path / "run"],
-        env=os.environ | variables, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
-    said = [line for line in ended.stdout.splitlines() if line.startswith(("same", "own noise", "bench", "a run"))]
+    said = lines_of(on_cpu_devices(8, tmp_path / "run"))
     assert said == ["same paper", "same modern", "own noise", "bench [1, 2]", "a run 3"]
+
+
+@pytest.mark.slow
+def test_two_hosts_learn_what_one_device_does():
+    """Processes that find each other with `jax.distributed`; each has four devices and half of the sequences."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = "127.0.0.1:{1}".format(*free.getsockname())
+    hosts = [on_cpu_devices(4, host, address) for host in (0, 1)]
+    try:
+        assert [lines_of(host) for host in hosts] == [["same paper"], ["same paper"]]
+    finally:
+        for host in hosts:
+            host.kill()
 
 
 @pytest.mark.parametrize(

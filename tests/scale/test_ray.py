@@ -1,6 +1,8 @@
 """A sweep on a Ray cluster makes what a sequential one makes, whatever dies meanwhile."""
 
+import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -24,7 +26,7 @@ from plan2explore.scale.runner import RayOptions, Runner, run_cells
 
 pytestmark = pytest.mark.xdist_group("ray")
 cluster = pytest.importorskip("plan2explore.scale.cluster")
-STEPS = 6000
+STEPS = 8000
 PATIENT = {"health_check_period_ms": 1000, "health_check_failure_threshold": 3, "health_check_timeout_ms": 120_000}
 """A node that is gone is missed soon, one that is slow is not."""
 DRIVER = """
@@ -49,6 +51,7 @@ def nodes(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_COMPILATION_CACHE_DIR", cache)
         patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # as here, in `quick`
         patch.setenv("PYTHONPATH", paths)
         compilation_cache.reset_cache()
         jax.config.update("jax_compilation_cache_dir", cache)
@@ -70,7 +73,7 @@ def process_in(out: Path, name: str, after: int = 0) -> int:
         holder = parse_object((locks_of(out) / name).read_bytes()) if (locks_of(out) / name).exists() else None
         if holder and lives(holder) and updates_of(out, name) > after:
             return int(holder["process"])
-        time.sleep(0.02)
+        time.sleep(0.05)
     raise TimeoutError(f"{name} has no checkpoint")
 
 
@@ -92,18 +95,30 @@ def parent_of(process: int) -> int:
 def test_what_dies_is_resumed_and_all_results_equal_a_sequential_sweeps(tmp_path, nodes, capfd):
     here, there, cells = tmp_path / "here", tmp_path / "there", [nano_cell(seed, STEPS) for seed in range(3)]
     with quick():
-        assert run_cells(here, cells, Runner()) == 0
+        assert run_cells(here, cells, Runner()) == 0  # and compiles what all processes run
 
-    # The driver dies in the middle of a cell, and the next one is stopped there by Ctrl-C.
-    for deadly, status in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)):
+    # In the middle of a cell the driver dies, then it is stopped by Ctrl-C, and then the disk fills.
+    for fault, status in (("kill", -signal.SIGKILL), ("stop", 130), ("fill", 1)):
         before = updates_of(there, "cell-2")
-        driver = subprocess.Popen([sys.executable, "-c", DRIVER.format(steps=STEPS), str(there), nodes.address])
-        process_in(there, "cell-2", before)
-        driver.send_signal(deadly)
-        assert driver.wait() == status
+        command = [sys.executable, "-c", DRIVER.format(steps=STEPS), str(there), nodes.address]
+        driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        process = process_in(there, "cell-2", before)
+        if fault == "kill":
+            driver.kill()
+        elif fault == "fill":  # no file of the cell's process grows beyond this
+            resource.prlimit(process, resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
+        else:
+            os.kill(process, signal.SIGSTOP)  # it stands still until it is told: else it might end first
+            driver.send_signal(signal.SIGINT)
+            assert any("Stopping: " in line for line in driver.stdout)
+            time.sleep(1)
+            os.kill(process, signal.SIGCONT)
+        said, _ = driver.communicate()
+        assert driver.returncode == status and ("failed: The disk is full" in said) == (fault == "fill"), said
+        if fault == "stop":
+            assert "rerun the command to resume" in said and list((there / "runs/cell-2/snapshots").iterdir())
         while (holder := parse_object((locks_of(there) / "cell-2").read_bytes())) and lives(holder):
             time.sleep(0.02)
-    assert list((there / "runs" / "cell-2" / "snapshots").iterdir())  # as whoever stops politely leaves
 
     def kill_process() -> None:
         os.kill(process_in(there, "cell-0"), signal.SIGKILL)
@@ -119,21 +134,26 @@ def test_what_dies_is_resumed_and_all_results_equal_a_sequential_sweeps(tmp_path
     spoilt = there / "runs" / "spoilt" / "mine.txt"
     spoilt.parent.mkdir()
     spoilt.write_text("")
+    ray = Runner("ray", ray=RayOptions(nodes.address))
     with ThreadPoolExecutor(2) as pool:
-        deaths = [pool.submit(kill_process), pool.submit(remove_node)]
-        assert run_cells(there, [*cells, nano_cell(3, name="spoilt")], Runner("ray", ray=RayOptions(nodes.address))) == 1
+        deaths = [pool.submit(fault) for fault in (kill_process, remove_node)]
+        assert run_cells(there, [*cells, nano_cell(3, name="spoilt")], ray) == 1
         assert [death.result() for death in deaths] == [None, None]
 
-    for cell, starts in zip(cells, (2, 2, 3), strict=True):
+    for cell, starts in zip(cells, (2, 2, 4), strict=True):
         runs = [out / "runs" / cell.name for out in (here, there)]
         assert results_of_run(runs[1]) == results_of_run(runs[0])
         assert len(read_lines(runs[1] / "starts.jsonl")) == starts
     states = [(line["cell"], line["state"]) for line in read_lines(there / "cells.jsonl")]
     names = [cell.name for cell in cells]
-    expected = [(name, state) for name in names for state in ("explored", "finished")] + [("spoilt", "failed")]
+    expected = [(name, state) for name in names for state in ("explored", "finished")]
+    expected += [("cell-2", "failed"), ("spoilt", "failed")]
     assert sorted(states) == sorted(expected)  # each cell once, and its own error is not retried
     said = capfd.readouterr()
     assert "[4/4] spoilt: failed: " in said.out and "1 of 4 cells failed: spoilt." in said.err
+    stored = f"file://{tmp_path}/stored"
+    assert run_cells(stored, cells[:1], ray) == 0  # in a scratch folder of its node
+    assert results_of_run(tmp_path / "stored/runs/cell-0") == results_of_run(here / "runs/cell-0")
     scores = [[line.split(",")[:7] for line in (out / "results.csv").read_text().splitlines()] for out in (here, there)]
     assert sorted(scores[0]) == sorted(scores[1]) and len(scores[0]) > 3
 
@@ -176,15 +196,17 @@ def test_more_than_the_cluster_has_is_refused(monkeypatch):
 
 def test_the_table_shows_how_far_running_cells_are(tmp_path):
     cells = {number: nano_cell(number, 4000) for number in (1, 2, 3)}
-    board = Board(tmp_path, cells, {number: f"[{number}/3] cell-{number}" for number in cells}, {3: Outcome("finished")})
+    board = Board(tmp_path, cells, {number: f"[{number}/3] cell-{number}" for number in cells})
+    board.outcomes[3] = Outcome("finished")
     board._began -= 1
     locks_of(tmp_path).mkdir()
     write_json(locks_of(tmp_path) / "cell-1", {"process": 1, "host": "node-7"})
     run = tmp_path / "runs" / "cell-1"
     run.mkdir(parents=True)
     lines = ({"env_steps": 1000 * i, "time": 10.0 * i, "update": 50 * i} for i in (1, 2))
-    (run / "metrics.jsonl").write_text("".join(f"{line}\n".replace("'", '"') for line in lines))
-    (run / "evaluations.jsonl").write_text('{"task": "cartpole_swingup", "mean": 120.4}\n')
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    evaluation = {"task": "cartpole_swingup", "env_steps": 2000, "mean": 120.4, "episodes": [120.4]}
+    (run / "evaluations.jsonl").write_text(json.dumps(evaluation) + "\n")
     table = board.table()
     assert table.title == "1 running, 1 waiting, 1 finished"
     (row,) = zip(*(column.cells for column in table.columns), strict=True)
