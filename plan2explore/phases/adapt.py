@@ -127,7 +127,7 @@ class Adaptation:
         return self._work(path, 0, learner, lambda replay, progress: self._fresh(learner, replay, progress))
 
     def few_shot(self, zero: Policy, path: Path) -> Policy:
-        """Goes on from the zero-shot policy, collecting."""
+        """Continues from the zero-shot policy, collecting."""
         agent = task_agent(self.explored, learn_model=True)
         learner = Learner(agent, agent_spaces(self.explored.world, self.info, 1), self.config.schedule.devices)
         return self._work(path, self.config.shots, learner, lambda *_: self._continued(learner, zero))

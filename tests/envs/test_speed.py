@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 from plan2explore.envs import speed, suite
 from plan2explore.envs.speed import cartpole_reward, own_cartpole, own_convert_key, own_tolerance, tolerance
@@ -135,7 +136,7 @@ assert world.drawn().std() > 0 and "scipy.ndimage._filters" in sys.modules
 
 def run(before, loaded):
     script = SCRIPT.format(before=before, loaded=loaded)
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE)
     assert result.returncode == 0, result.stderr
 
 
