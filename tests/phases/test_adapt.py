@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import safetensors.numpy
 from nano import TASKS, digests, evaluations, nano_adapt, parameters, remembered
 from sizes import one_learner
 
@@ -124,6 +125,12 @@ def test_tasks_learned_from_replay_refine_the_model_once_and_resume(overlapped, 
     (kept,) = copy.glob("adapt/.model-*")
     first = [snapshot(policy.path, 0) for policy in policies]
     assert first[0]["model"].tobytes() == first[1]["model"].tobytes() != snapshot(copy, 5000)["model"].tobytes()
+    refined = kept.read_bytes()
+    for damaged, fault in ((np.nan * first[0]["model"], "not finite"), (first[0]["model"][:, 1:], "another configuration")):
+        kept.write_bytes(safetensors.numpy.save({"model": damaged}))
+        with pytest.raises(BadCheckpoint, match=rf"{kept.name} is .*{fault}"):
+            nano_adapt(run, TASKS[1], out=tmp_path / "damaged")
+    kept.write_bytes(refined)
     agent = policies[0].learner.agent.config
     assert (agent.batch, agent.actor_critic.discount, agent.actor_critic.learn_from) == (3, 0.9, "replay")
     kept.unlink()

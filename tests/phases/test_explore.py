@@ -115,7 +115,7 @@ def test_a_run_that_cannot_fit_says_so_before_it_starts(tmp_path, monkeypatch):
 
 
 def test_a_run_that_fails_at_its_start_does_not_stand_in_the_way(tmp_path, monkeypatch):
-    def broken(config, spaces):
+    def broken(*_):
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(module, "Learner", broken)

@@ -40,6 +40,7 @@ def test_acting_by_hand_gives_the_score_of_an_evaluation(policy, tmp_path):
 
 
 def test_a_video_that_cannot_be_written_is_said_before_anything_is_played(policy, tmp_path, monkeypatch):
+    assert policy.film == policy.video_file  # its former name
     (tmp_path / "file").touch()
     monkeypatch.setattr(VectorEnv, "__init__", None)  # would fail if called
     with pytest.raises(ValueError, match=r"video\.mp4 cannot be written: (File exists|Not a directory)"):
