@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
 
-.PHONY: help demo test lint types docs pytest gl install clean
+.PHONY: help demo test lint types docs pytest coverage audit gl install clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -26,7 +26,15 @@ docs: $(VENV)/.installed-dev  ## the site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 pytest: $(VENV)/.installed-dev  ## the tests (WORKERS=1 for one process)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=30 $(TESTS)
+
+coverage: $(VENV)/.installed-dev  ## branches that the tests take in agent/, replay/ and phases/ (TESTS=tests/agent for a part)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov-branch --cov-report=term:skip-covered \
+	  --cov=plan2explore.agent --cov=plan2explore.replay --cov=plan2explore.phases $(TESTS)
+
+audit: $(VENV)/.installed-dev  ## do packages fit together, and has any a known vulnerability? (needs a network)
+	$(BIN)/python -m pip check
+	$(BIN)/pip-audit --skip-editable --progress-spinner off
 
 # The parity tests compare the ray-caster with OpenGL, and the report's page is opened in a real browser. Only root can add
 # these; without them stored pictures are compared, and the browser's tests are skipped with one line.

@@ -189,7 +189,7 @@ def evaluate(
     Args:
         path: Folder of an adaptation, or of an exploration with --task naming a probe.
         episodes: Episodes to play.
-        video: Also film the first episode.
+        video: Also write a video of the first episode.
         task: Which probe of an exploration.
         reward: The reward of your own that the policy was adapted to: file.py:function.
         at: Env steps of an exploration's snapshot (an adaptation has none to choose); none: the last.
@@ -207,14 +207,14 @@ def evaluate(
     check_seed(seed)
     if json:
         check_writable(json)
-    film = policy.film if video else None
-    scores = policy.evaluate(episodes, seed, film, mode)
+    file = policy.video_file if video else None
+    scores = policy.evaluate(episodes, seed, file, mode)
     print(scores)
     if RunFolder.open(policy.path).kind == "explore":
         print(f"snapshot: env step {policy.env_steps:,} of {policy.path}")
     print("every episode: " + ", ".join(f"{score:.1f}" for score in scores.episodes))
-    if film:
-        print(f"video: {film}")
+    if file:
+        print(f"video: {file}")
     if json:
         json.write_text(dumps(scores.summary()) + "\n")
     print(f"scores: {json}" if json else "These scores are not kept: --json FILE writes them to a file.")

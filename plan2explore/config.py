@@ -32,7 +32,7 @@ class Limits:
 
 Natural = Annotated[int, Limits()]
 Positive = Annotated[float, Limits(above=True)]
-Share = Annotated[float, Limits(most=1)]
+Fraction = Annotated[float, Limits(most=1)]
 Seed = Annotated[int, Limits(most=2**32 - 1)]
 
 
@@ -75,7 +75,7 @@ class ModelConfig:
     """Dimensions of a Gaussian stochastic state, or groups of a categorical one."""
     classes: int = 16
     """Classes of each group of a categorical stochastic state."""
-    unimix: Share = 0.01
+    unimix: Fraction = 0.01
     """Share of the uniform distribution in every categorical, so that no class has probability 0."""
     blocks: int = 8
     """Blocks of a block-diagonal GRU; they divide `deter`."""
@@ -173,9 +173,9 @@ class ActorCriticConfig:
 
     horizon: int = 15
     """Imagined steps (H)."""
-    discount: Share = 0.99
+    discount: Fraction = 0.99
     """Discount per step (gamma)."""
-    lambda_: Annotated[Share, tyro.conf.arg(name="lambda")] = 0.95
+    lambda_: Annotated[Fraction, tyro.conf.arg(name="lambda")] = 0.95
     """Mixing of n-step returns (lambda)."""
     learn_from: Literal["imagination", "replay"] = "imagination"
     """Where the tasks of an adaptation are learned: in imagination (the paper), or off-policy from relabelled replay."""
@@ -201,7 +201,7 @@ class ActorCriticConfig:
     """Floor of a continuous actor's standard deviation before the tanh."""
     max_std: Positive | None = None
     """Ceiling of a continuous actor's standard deviation; none: unbounded (the paper)."""
-    unimix: Share = 0.01
+    unimix: Fraction = 0.01
     """Share of the uniform distribution in a discrete actor."""
     entropy: float = 0.0
     """Weight of a task policy's entropy in the actor's loss; at 0 a policy may become deterministic."""
@@ -209,7 +209,7 @@ class ActorCriticConfig:
     """Weight of the explorer's entropy."""
     normalize_returns: bool = False
     """Divide the actor's gradient by the 5 to 95 % range of returns (a running mean), as in DreamerV3."""
-    slow_critic: Share = 0.0
+    slow_critic: Fraction = 0.0
     """Rate of the moving average of each critic's parameters that bootstraps returns; 0: the critic itself does."""
     bound_values: bool = True
     """Bound predicted rewards and bootstrapped values by the range of rewards so far. Inert while a critic is sound."""
@@ -251,7 +251,7 @@ class AgentConfig:
     model's states)."""
     adapt_batch: int | None = None
     """Sequences in a batch of an adaptation, or as many single steps from replay; none: `batch`."""
-    adapt_discount: Share | None = None
+    adapt_discount: Fraction | None = None
     """Discount per step of a task named afterwards; none: `actor_critic.discount`."""
     refine: Natural = 0
     """Updates of the world model on replay, at a fifth of its learning rate, at the start of a zero-shot adaptation."""

@@ -65,7 +65,7 @@ TASKS = (*(Task(name, reward=reach(*place)) for name, place in PLACES.items()), 
 class DemoCommand:
     """Explores a maze without reward, with Plan2Explore and at random, then solves four tasks with what each learned.
 
-    For 2 CPU cores, a few minutes. Leaves a picture, a table, a video and a report.
+    For 2 CPU cores, a few minutes. Leaves a figure, a table, a video and a report.
     """
 
     out: Path = Path("runs/demo")
@@ -75,7 +75,7 @@ class DemoCommand:
     episodes: int = 5
     """Episodes of each evaluation."""
     only: Literal["plan2explore", "random"] | None = None
-    """One of the two explorations alone, without picture, table and report."""
+    """One of the two explorations alone, without figure, table and report."""
 
 
 def main(arguments: list[str]) -> int:
@@ -101,7 +101,7 @@ def main(arguments: list[str]) -> int:
     shares = {method: maze.coverage(WORLD, states_of(run)) for method, run in runs.items()}
     page = command.out / "report.html"
     if not (command.out / "demo.json").exists():  # written last: a second start has nothing to do
-        say("Drawing the picture and the video, writing the report")
+        say("Drawing the figure and the video, writing the report")
         draw(command.out / "demo.png", runs, scores)
         write_video(command.out / "demo.mp4", side_by_side(command), fps=25, pixels=1024)
         write_report([run.path for run in runs.values()], page)
@@ -155,9 +155,9 @@ def scores_of(policy: Policy, command: DemoCommand) -> Scores:
     """Plays a policy. Its scores are the adaptation's one evaluation, for reports, tables and the next time."""
     folder = RunFolder.open(policy.path)
     for line in read_evaluations(folder.path):
-        if len(line.episodes) == command.episodes and policy.film.exists():
+        if len(line.episodes) == command.episodes and policy.video_file.exists():
             return Scores(policy.task.name, line.episodes)
-    scores = policy.evaluate(command.episodes, command.seed, policy.film, mode="sample")
+    scores = policy.evaluate(command.episodes, command.seed, policy.video_file, mode="sample")
     folder.evaluations_file.write_bytes(b"")
     append_line(folder.evaluations_file, scores.summary() | {"evaluation": 0, "updates": UPDATES})
     return scores
@@ -259,7 +259,7 @@ def write_results(
 
 
 def draw(file: Path, runs: dict[str, Run], scores: dict[str, dict[str, Scores]]) -> None:
-    """One picture: visited cells as exploration went on, and the scores of the tasks."""
+    """One figure: visited cells over env steps, and the scores of the tasks."""
     import matplotlib.pyplot as plt
 
     shares = (0.1, 0.25, 0.5, 1.0)

@@ -32,13 +32,13 @@ def shown(folder: Path, kind: str) -> dict[tuple[str, int], Any]:
     return found
 
 
-def frames_of(picture: Any) -> np.ndarray:
-    """A moving picture as (time, height, width, 3). In the file, frames that are alike are one that lasts longer."""
-    moving = Image.open(io.BytesIO(picture.encoded_image_string))
+def frames_of(video: Any) -> np.ndarray:
+    """A video as (time, height, width, 3). In the file, frames that are alike are one that lasts longer."""
+    moving = Image.open(io.BytesIO(video.encoded_image_string))
     frames, times = [], []
     for index in range(moving.n_frames):
         moving.seek(index)
         frames.append(np.asarray(moving.convert("RGB")))
         times.append(int(moving.info["duration"]))
-    assert frames[0].shape == (picture.height, picture.width, 3)
+    assert frames[0].shape == (video.height, video.width, 3)
     return np.repeat(frames, np.array(times) // np.gcd.reduce(times), axis=0)

@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterator
 from unittest import mock
 
-import jax
-
 from plan2explore.agent.learner import Learner
 from plan2explore.config import ActorCriticConfig, AgentConfig, IntrinsicConfig, ModelConfig
 from plan2explore.phases import adapt, explore, learn
@@ -28,14 +26,8 @@ one_learner = functools.cache(Learner)
 
 @contextlib.contextmanager
 def quick() -> Iterator[None]:
-    """Learners are compiled once and with few optimisations, and each group of environments has one process.
-
-    Compiling, and starting processes, is what takes time.
-    """
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
+    """Learners are compiled once, and each group of environments has one process: starting processes takes time too."""
     with contextlib.ExitStack() as stack:
-        stack.callback(jax.config.update, "jax_disable_most_optimizations", before)
         for module in (explore, adapt, learn):
             stack.enter_context(mock.patch.object(module, "Learner", one_learner))
         stack.enter_context(mock.patch.object(os, "sched_getaffinity", lambda process: {0}))

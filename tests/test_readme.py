@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 GO_ON = dict.fromkeys(("docs/own_reward.md", "docs/model.md", "docs/data.md"), "docs/tutorial.md")
@@ -28,11 +29,12 @@ def programs() -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", programs())
-def test_the_blocks_of_a_page_run(page, tmp_path):
+def test_the_blocks_of_a_page_run(page, tmp_path, monkeypatch):
     (tmp_path / "blocks.py").write_text(programs()[page])
     (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.delenv("XLA_FLAGS")
     result = subprocess.run(
-        [sys.executable, "blocks.py"], cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False
+        [sys.executable, "blocks.py"], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert result.returncode == 0, result.stderr
 

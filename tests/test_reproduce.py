@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
+from patience import PATIENCE
 from sizes import NANO, quick
 
 from plan2explore import reproduce as module
@@ -42,18 +42,6 @@ def small(out, protocol="zero-shot", methods=("random",), **more):
         return reproduce(protocol, **(where | SETTINGS | more))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory):
-    """A folder through which processes share what they compiled."""
-    cache = str(tmp_path_factory.mktemp("jax"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", cache)
-        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        jax.config.update("jax_compilation_cache_dir", cache)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        yield
-
-
 # --- The whole thing ---
 
 KILLED = """
@@ -75,13 +63,13 @@ def kill_in_second_cell(out):
     paths = os.pathsep.join([str(Path(__file__).parents[1]), str(Path(__file__).parent)])
     code, environment = KILLED.format(out=str(out)), os.environ | {"PYTHONPATH": paths}
     killed = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
 
 
 @pytest.mark.slow
-def test_a_killed_sweep_goes_on_and_finished_cells_are_not_run_again(tmp_path, capsys):
+def test_a_killed_sweep_resumes_and_finished_cells_are_not_run_again(tmp_path, capsys):
     kill_in_second_cell(tmp_path)
     assert [line["state"] for line in read_lines(tmp_path / "cells.jsonl")] == ["explored", "finished"]
     first, second = (tmp_path / "runs" / f"random-cartpole_swingup-{seed}" for seed in (0, 1))
@@ -231,7 +219,7 @@ def test_a_cell_that_another_command_has_is_left_to_it(tmp_path, explored, capsy
 
 def test_commands_share_a_sweep_and_run_each_cell_once(tmp_path, explored, monkeypatch, capfd):
     """Three at once: as long as one explores, the others find other cells. Locks are of open files, so threads will do."""
-    quick_one, together = cells.explore, threading.Barrier(3, timeout=60)
+    quick_one, together = cells.explore, threading.Barrier(3, timeout=PATIENCE)
 
     def slow(*args, **kwargs):
         if len(explored) < 3:

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
-from safetensors.numpy import load_file, save
+from safetensors.numpy import save
 
 from ..agent.actor_critic import init_stats
 from ..agent.agent import Params
@@ -35,7 +35,7 @@ from ..envs.names import DATASET
 from ..replay import Episode, relabel
 from ..replay.buffer import Place, Replay, plan_replay, replay_rows
 from ..replay.files import EpisodeFolder
-from ..runs.checkpoint import Checkpoints, unpack_params
+from ..runs.checkpoint import Checkpoints, read_arrays, unpack_params
 from ..runs.folder import RunError, RunFolder, begin_run
 from ..runs.reader import read_stored, stored, stored_config
 from .collect import select_obs
@@ -127,7 +127,7 @@ class Adaptation:
         return self._work(path, 0, learner, lambda replay, progress: self._fresh(learner, replay, progress))
 
     def few_shot(self, zero: Policy, path: Path) -> Policy:
-        """Goes on from the zero-shot policy, collecting."""
+        """Continues from the zero-shot policy, collecting."""
         agent = task_agent(self.explored, learn_model=True)
         learner = Learner(agent, agent_spaces(self.explored.world, self.info, 1), self.config.schedule.devices)
         return self._work(path, self.config.shots, learner, lambda *_: self._continued(learner, zero))
@@ -146,7 +146,7 @@ class Adaptation:
         folder = self.run.folder.adapt
         file = folder / f".model-at-{self.steps}-of-{replay.steps}-seed-{self.config.seed}.safetensors"
         if file.exists():
-            return _loaded(model, "model", load_file(file))
+            return init_train_state(jax.numpy.asarray(read_arrays(file, expected={"model": model.params})["model"]))
         progress.say(f"Refining the world model: {counted(self.explored.agent.refine, 'update')} on replay ...")
         spaces, key = replace(learner.agent.spaces, tasks=0), jax.random.key(self.config.seed)
         refined = refine_model(learner.agent.config, spaces, model, replay, key)

@@ -20,7 +20,7 @@ from ..envs import VectorEnv
 from ..runs.checkpoint import Checkpoints, pack, pack_params
 from ..runs.files import append_line
 from .evaluate import Scores, acting_copy, evaluate_tasks
-from .watch import Look, look_inside, show_episode, show_look
+from .watch import Preview, preview_agent, show_episode, show_preview
 from .world import make_for_tasks
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Log(Callback):
 
 
 class Evaluations(Callback):
-    """Episodes of all tasks with the agent as it is, a step at a time while training goes on; and a look into the agent."""
+    """Episodes of all tasks with the agent as it is, a step at a time beside training; and a preview of what it predicts."""
 
     counters = ("evaluations", "evaluated_at", "evaluated_updates")
 
@@ -116,7 +116,7 @@ class Evaluations(Callback):
         self.evaluated_updates = -1
         self._playing: Generator[None, None, list[Scores]] | None = None
         self._updates = 0
-        self._look = Look(0)
+        self._preview = Preview(0)
         self._envs: VectorEnv | None = None
         self._began = time.monotonic()
 
@@ -137,7 +137,7 @@ class Evaluations(Callback):
     def start(self) -> None:
         """Begins an evaluation of the agent as it is now."""
         training, self._updates = self.training, self.training.updates
-        self._look = look_inside(
+        self._preview = preview_agent(
             training.learner.agent, training.state, training.replay, self.job.info.frames, training.reached
         )
         self._playing = self._episodes()
@@ -152,7 +152,7 @@ class Evaluations(Callback):
     def _episodes(self) -> Generator[None, None, list[Scores]]:
         tasks, training, count = self.job.tasks, self.training, self.job.schedule.evaluate_episodes
         if not tasks or not count:
-            yield  # once, while the device is looking into the agent
+            yield  # once, while the device makes the preview
             return []
         key = jax.random.fold_in(jax.random.fold_in(training.key, EVALUATE), self.evaluations)
         state, env_steps = acting_copy(training.state), training.reached
@@ -160,7 +160,7 @@ class Evaluations(Callback):
             self._envs = make_for_tasks(self.job.world, tasks, count, self.job.seed + EVALUATION_SEED)
         return (
             yield from evaluate_tasks(
-                training.learner, state, self._envs, tasks, range(len(tasks)), key, env_steps, pictures=True,
+                training.learner, state, self._envs, tasks, range(len(tasks)), key, env_steps, frames=True,
                 episode=self.evaluations,
             )
         )  # fmt: skip
@@ -175,14 +175,14 @@ class Evaluations(Callback):
 
     def keep(self, scores: list[Scores]) -> None:
         """Writes what came of an evaluation."""
-        training, env_steps, fps = self.training, self._look.env_steps, self.job.info.fps
+        training, env_steps, fps = self.training, self._preview.env_steps, self.job.info.fps
         seconds = round(time.monotonic() - self._began, 1)
         more = {"evaluation": self.evaluations, "updates": self._updates, "seconds": seconds}
         for each in scores:
             append_line(self.job.folder.evaluations_file, each.summary() | more)
             training.progress.scores[each.task] = each.mean
             show_episode(training.metrics, each, fps)
-        show_look(training.metrics, self._look, fps)
+        show_preview(training.metrics, self._preview, fps)
         every = self.job.schedule.evaluate_every
         self.evaluated_at = env_steps // every * every if every else env_steps
         self.evaluated_updates, self._playing = self._updates, None

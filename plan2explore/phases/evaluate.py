@@ -27,7 +27,7 @@ class Scores:
     env_steps: int = 0
     """How much the agent had explored, or collected for the task."""
     frames: np.ndarray | None = field(default=None, repr=False, compare=False)
-    """The first episode's pictures, if they were asked for."""
+    """The first episode's frames, if they were asked for."""
 
     @property
     def mean(self) -> float:
@@ -94,7 +94,7 @@ def evaluate_tasks(
     key: Any,
     env_steps: int = 0,
     mode: Mode = "mode",
-    pictures: bool = False,
+    frames: bool = False,
     episode: int = 0,
 ) -> Generator[None, None, list[Scores]]:
     """Plays the episode of this number in every environment of `make_for_tasks`, each task with its row of the agent.
@@ -108,12 +108,12 @@ def evaluate_tasks(
     carried = [learner.carry(each) for _ in tasks]
     batch = vector.reset(episode)
     scores, running = np.zeros(vector.count), np.ones(vector.count, bool)
-    frames: list[np.ndarray] = []
+    kept: list[np.ndarray] = []
     lengths = np.zeros(vector.count, int)
     step = 0
     while running.any():
-        if pictures:
-            frames.append(batch.image[:: each or 1].copy())
+        if frames:
+            kept.append(batch.image[:: each or 1].copy())
         actions = []
         for index, share in enumerate(shares):
             observation = select_obs(spaces, batch.image[share], batch.proprio[share])
@@ -130,8 +130,8 @@ def evaluate_tasks(
         step += 1
     found = []
     for index, (task, share) in enumerate(zip(tasks, shares, strict=True)):
-        film = np.stack([each[index] for each in frames[: lengths[share][0]]]) if pictures else None
-        found.append(Scores(task.name, tuple(scores[share].tolist()), env_steps, film))
+        video = np.stack([each[index] for each in kept[: lengths[share][0]]]) if frames else None
+        found.append(Scores(task.name, tuple(scores[share].tolist()), env_steps, video))
     return found
 
 

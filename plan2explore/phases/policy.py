@@ -1,4 +1,4 @@
-"""A trained behaviour that one can use: act, evaluate, film."""
+"""A trained behaviour that one can use: act, evaluate, record a video."""
 
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,14 @@ class Policy:
         self.reset()
 
     @property
-    def film(self) -> Path:
-        """Where its film belongs, by which reports know what it shows."""
+    def video_file(self) -> Path:
+        """Where its video belongs: reports know by the name what it shows."""
         return self.path / "videos" / f"{self.task.name}-{self.env_steps}.mp4"
+
+    @property
+    def film(self) -> Path:
+        """The former name of `video_file`."""
+        return self.video_file
 
     def reset(self, seed: int = 0) -> None:
         """Forgets the episode so far. Call it before the first observation of each episode."""
@@ -89,7 +94,7 @@ class Policy:
         return env.action_space
 
     def evaluate(self, episodes: int = 10, seed: int = 0, video: str | Path | None = None, mode: Mode = "mode") -> Scores:
-        """Plays whole episodes of the task. `video` films the first one."""
+        """Plays whole episodes of the task. `video` is a file for a video of the first one."""
         check_counts(episodes=episodes)
         check_seed(seed)
         check_simulator(self.world.world)

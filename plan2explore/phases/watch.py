@@ -13,13 +13,13 @@ from ..replay.buffer import Replay
 from ..runs.metrics import Metrics
 from .evaluate import Scores
 
-EPISODES = 8  # whose newest steps are looked at
+EPISODES = 8  # whose newest steps are shown
 STEPS = 50  # of each: the length of a training sequence in the paper
 MOST_FRAMES = 125  # of a video: every fourth of an episode with two env steps per action
 FASTEST = 20.0  # frames per second: a browser slows a faster GIF down, and a short video would be over at once
 
 
-class Look(NamedTuple):
+class Preview(NamedTuple):
     """What an agent made of the newest steps in replay. The device may still be at it: whoever reads it, waits."""
 
     env_steps: int
@@ -28,35 +28,35 @@ class Look(NamedTuple):
     imagined: Float[Array, "time height width 3"] | None = None
 
 
-def look_inside(agent: Agent, state: LearnerState, replay: Replay, frames: int, env_steps: int) -> Look:
+def preview_agent(agent: Agent, state: LearnerState, replay: Replay, frames: int, env_steps: int) -> Preview:
     """Asks for the objective's reward and for an open-loop prediction, where the agent has such, without waiting.
 
     `frames`: stored steps of an episode that nothing ends early.
     Always the same key: no chance that training depends on is used.
     """
     if not replay.steps:
-        return Look(env_steps)
+        return Preview(env_steps)
     newest = replay.newest(EPISODES, min(STEPS, frames))
-    look, key = Look(env_steps), jax.random.key(0)
+    preview, key = Preview(env_steps), jax.random.key(0)
     params = {name: state.networks[name].params for name in ("model", "intrinsic")}
     batch = open_batch(agent, newest)
     if agent.objective.reward is not None:
-        look = look._replace(intrinsic=intrinsic_rewards(agent, params, batch.observation, batch.actions, key))
+        preview = preview._replace(intrinsic=intrinsic_rewards(agent, params, batch.observation, batch.actions, key))
     if batch.observation.image is not None and len(batch.actions) > CONTEXT:
         first, actions = jax.tree.map(lambda part: part[:, :1], (batch.observation, batch.actions))
         guess = open_loop(agent, params, first, actions, key)
-        look = look._replace(true=first.image[:, 0], imagined=guess.image[:, 0])
-    return look
+        preview = preview._replace(true=first.image[:, 0], imagined=guess.image[:, 0])
+    return preview
 
 
-def show_look(metrics: Metrics, look: Look, fps: float) -> None:
+def show_preview(metrics: Metrics, preview: Preview, fps: float) -> None:
     """Writes a histogram of the intrinsic reward, and a video of what was true, what was imagined, and the difference."""
-    if look.intrinsic is not None:
-        metrics.histogram(look.env_steps, "intrinsic/reward", look.intrinsic)
-    if look.imagined is not None:
-        true, imagined = np.asarray(look.true), to_pixels(np.asarray(look.imagined))
+    if preview.intrinsic is not None:
+        metrics.histogram(preview.env_steps, "intrinsic/reward", preview.intrinsic)
+    if preview.imagined is not None:
+        true, imagined = np.asarray(preview.true), to_pixels(np.asarray(preview.imagined))
         beside = np.concatenate([true, imagined, difference(true, imagined)], axis=2)
-        metrics.video(look.env_steps, "model/open_loop", beside, min(fps, FASTEST))
+        metrics.video(preview.env_steps, "model/open_loop", beside, min(fps, FASTEST))
 
 
 def show_episode(metrics: Metrics, scores: Scores, fps: float) -> None:

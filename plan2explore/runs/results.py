@@ -47,7 +47,7 @@ class Result:
     commit: str = ""
     hardware: str = ""
     wall_s: float | None = None
-    """Seconds since the run began; none for a run that was stopped and went on."""
+    """Seconds since the run began; none for a run that was stopped and resumed."""
     run: str = ""
     """The id of the exploration."""
     adaptation: str = ""
@@ -75,7 +75,7 @@ def read_results(sources: Iterable[str | Path]) -> list[Result]:
 
 
 def _identity(result: Result) -> tuple[Any, ...]:
-    """What tells results apart. How a run came about may have been told otherwise later, when it had gone on."""
+    """What tells results apart. How a run came about may have been told otherwise later, when it was resumed."""
     return tuple(value for name, value in asdict(result).items() if name not in ("commit", "hardware", "wall_s"))
 
 

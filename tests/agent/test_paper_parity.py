@@ -27,6 +27,10 @@ CONFIG = AgentConfig(
     precision="float32",
 )  # fmt: skip
 RENAMED = {"novelty": "intrinsic"}
+AS_USERS = {
+    "xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False, "xla_cpu_use_fusion_emitters": True,
+}  # fmt: skip
+"""What XLA does by itself; other tests are compiled more quickly."""
 
 
 def stored(case: str, kind: str) -> dict[str, np.ndarray]:
@@ -57,7 +61,8 @@ def test_values_and_gradients_are_those_of_the_first_version(case):
     config = replace(CONFIG, intrinsic=replace(CONFIG.intrinsic, objective=objective, gradient=gradient))
     agent = Agent(config, Spaces(action=2, image=16, proprio=5, tasks=batch["reward"].shape[-1]))
     batch |= {name: np.zeros(batch["action"].shape[:2], bool) for name in ("is_first", "is_terminal")}
-    grads, metrics = jax.jit(lambda *args: gradients(agent, *args))(params, batch, jax.random.key(7))
+    compiled = jax.jit(lambda *args: gradients(agent, *args), compiler_options=AS_USERS)
+    grads, metrics = compiled(params, batch, jax.random.key(7))
     for name, expected in stored(case, "grads").items():
         scale = np.abs(expected).max() + 1e-12
         np.testing.assert_allclose(grads[name] / scale, expected / scale, atol=2e-5, err_msg=name)

@@ -15,12 +15,12 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 from plan2explore.envs import make
 from plan2explore.envs.vector import Batch, VectorEnv, Worker, WorkerError
 from plan2explore.envs.worker import RESET, STEP, Assignment, EnvGroup, Spec, episode_seed, map_arrays, python_command
 
-PATIENCE = 300  # seconds after which something counts as hanging; on a loaded machine much else takes long
 TRICK = 1.0  # a first action of this value makes a FakeWorld do its trick
 
 

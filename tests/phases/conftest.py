@@ -1,15 +1,12 @@
 """Runs that tests share. All tests of a process share its compiled programs too."""
 
-import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 from nano import digests, in_turn, nano_adapt, nano_explore, overlap, remembered
 from sizes import quick
 
@@ -20,22 +17,8 @@ from plan2explore.replay.buffer import Replay
 
 
 @pytest.fixture(autouse=True)
-def quickly(compiled_once):
+def quickly():
     with quick():
-        yield
-
-
-@pytest.fixture(scope="session")
-def compiled_once(tmp_path_factory):
-    """A folder through which processes share what they compiled, and which is not the user's."""
-    base = tmp_path_factory.getbasetemp()
-    cache = str((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "jax")
-    compilation_cache.reset_cache()
-    jax.config.update("jax_compilation_cache_dir", cache)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", cache)
-        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         yield
 
 
@@ -61,13 +44,13 @@ def watched_run(path: Path, config: ExploreConfig, steps: int) -> Watched:
 
 
 @pytest.fixture(scope="session")
-def taken_in_turn(tmp_path_factory, compiled_once) -> Watched:
+def taken_in_turn(tmp_path_factory) -> Watched:
     """5000 env steps, collecting and learning in turn. Read it only."""
     return watched_run(tmp_path_factory.mktemp("runs") / "in-turn", in_turn(), 5000)
 
 
 @pytest.fixture(scope="session")
-def overlapped(tmp_path_factory, compiled_once) -> Watched:
+def overlapped(tmp_path_factory) -> Watched:
     """5000 env steps of two environments: two whole episodes in each, the third was still running. Read it only."""
     return watched_run(tmp_path_factory.mktemp("runs") / "overlap", overlap(), 5000)
 

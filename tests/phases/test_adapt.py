@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import safetensors.numpy
 from nano import TASKS, digests, evaluations, nano_adapt, parameters, remembered
 from sizes import one_learner
 
@@ -124,6 +125,12 @@ def test_tasks_learned_from_replay_refine_the_model_once_and_resume(overlapped, 
     (kept,) = copy.glob("adapt/.model-*")
     first = [snapshot(policy.path, 0) for policy in policies]
     assert first[0]["model"].tobytes() == first[1]["model"].tobytes() != snapshot(copy, 5000)["model"].tobytes()
+    refined = kept.read_bytes()
+    for damaged, fault in ((np.nan * first[0]["model"], "not finite"), (first[0]["model"][:, 1:], "another configuration")):
+        kept.write_bytes(safetensors.numpy.save({"model": damaged}))
+        with pytest.raises(BadCheckpoint, match=rf"{kept.name} is .*{fault}"):
+            nano_adapt(run, TASKS[1], out=tmp_path / "damaged")
+    kept.write_bytes(refined)
     agent = policies[0].learner.agent.config
     assert (agent.batch, agent.actor_critic.discount, agent.actor_critic.learn_from) == (3, 0.9, "replay")
     kept.unlink()
@@ -201,7 +208,7 @@ def test_at_uses_the_snapshot_and_only_what_was_collected_before_it(taken_in_tur
 # --- Few-shot ---
 
 
-def test_few_shot_collects_exactly_so_many_episodes_and_goes_on_learning(overlapped, adapted, few_shot):
+def test_few_shot_collects_exactly_so_many_episodes_and_keeps_learning(overlapped, adapted, few_shot):
     (policy, _), (few, added) = adapted, few_shot
     episodes = [episode for _, episode in EpisodeFolder(few.path / "episodes", read_only=True).load_all()]
     assert len(episodes) == 2
@@ -256,7 +263,7 @@ def test_shots_that_cannot_be_shared_out_are_said_before_anything_is_done(overla
 # --- Resuming, and mistakes ---
 
 
-def test_an_adaptation_that_was_stopped_goes_on_and_a_finished_one_returns_at_once(overlapped, tmp_path, monkeypatch):
+def test_an_adaptation_that_was_stopped_resumes_and_a_finished_one_returns_at_once(overlapped, tmp_path, monkeypatch):
     out, done = tmp_path / "adapted", []
     update = Training._update
 
@@ -391,7 +398,7 @@ def test_a_hostile_folder_runs_nothing(adapted, tmp_path, monkeypatch, changes, 
     trap.write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'sprung')!r}).touch()\ndef reward(physics): return 0.0\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    path = shutil.copytree(adapted[0].path, tmp_path / "stranger")
+    path = shutil.copytree(adapted[0].path, tmp_path / "untrusted")
     content = json.loads((path / "run.json").read_text())
     content["settings"] |= changes
     (path / "run.json").write_text(json.dumps(content))

@@ -73,27 +73,27 @@ def taken(monkeypatch):
 
 
 def played_by_hand(task, seed, actions):
-    """The score and the pictures of an episode in this process."""
+    """The score and the frames of an episode in this process."""
     env = p2e.make(task, size=8, action_repeat=100)
     observation, _ = env.reset(seed=seed)
-    pictures, score = [observation["image"]], 0.0
+    frames, score = [observation["image"]], 0.0
     for action in actions:
         observation, reward, *_ = env.step(action)
         score += reward
-        pictures.append(observation["image"])
-    return score, np.stack(pictures)
+        frames.append(observation["image"])
+    return score, np.stack(frames)
 
 
 def test_each_task_is_played_in_its_own_environments(taken):
     with make_for_tasks(WORLD, [p2e.Task.named(task) for task in TASKS], 2, seed=9) as vector:
-        found = finish(evaluation(vector, episode=4, env_steps=70, pictures=True))
+        found = finish(evaluation(vector, episode=4, env_steps=70, frames=True))
     assert [scores.task for scores in found] == list(TASKS) and {scores.env_steps for scores in found} == {70}
     for row in range(4):
         scores, seed, actions = found[row // 2], episode_seed(9, row, 4), [each[row] for each in taken]
-        score, pictures = played_by_hand(scores.task, seed, actions)
+        score, frames = played_by_hand(scores.task, seed, actions)
         assert scores.episodes[row % 2] == pytest.approx(score, rel=1e-12)
         if row % 2 == 0:
-            assert np.array_equal(scores.frames, pictures[:-1])
+            assert np.array_equal(scores.frames, frames[:-1])
 
 
 def test_tasks_with_other_vectors_are_observed_as_the_runs_world():
@@ -105,7 +105,7 @@ def test_tasks_with_other_vectors_are_observed_as_the_runs_world():
             assert vector.reset(0).proprio.shape == (3, numbers)
 
 
-def test_without_pixels_only_what_is_filmed_is_drawn():
+def test_without_pixels_only_videos_are_drawn():
     with make_for_tasks(WORLD, [p2e.Task.named(task) for task in TASKS], 2, seed=9) as vector:
         assert vector.reset(0).image.any((1, 2, 3)).tolist() == [True, False, True, False]
     with make_collecting(WORLD, 2, seed=0, workers=1) as vector:
@@ -131,8 +131,8 @@ class ShortAndLong:
         )  # fmt: skip
 
 
-def test_a_film_ends_with_its_episode():
-    found = finish(evaluation(ShortAndLong(), pictures=True))
+def test_a_video_ends_with_its_episode():
+    found = finish(evaluation(ShortAndLong(), frames=True))
     assert [scores.episodes for scores in found] == [(3.0, 5.0), (2.0, 5.0)]
     assert [scores.frames[:, 0, 0, 0].tolist() for scores in found] == [[1, 2, 3], [1, 2]]
 

@@ -115,7 +115,7 @@ def test_a_run_that_cannot_fit_says_so_before_it_starts(tmp_path, monkeypatch):
 
 
 def test_a_run_that_fails_at_its_start_does_not_stand_in_the_way(tmp_path, monkeypatch):
-    def broken(config, spaces):
+    def broken(*_):
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(module, "Learner", broken)
@@ -233,13 +233,13 @@ def test_rounds_of_unequal_episodes_resume_with_the_same_bits(tmp_path, monkeypa
 
 
 @pytest.fixture
-def stranger(overlapped, tmp_path, monkeypatch):
+def untrusted(overlapped, tmp_path, monkeypatch):
     """Makes a copy of a run with other settings in a folder that holds a trap."""
     trap = tmp_path / "TRAP.py"
     trap.write_text(f"import pathlib; pathlib.Path({str(tmp_path / 'sprung')!r}).touch()\ndef reward(physics): return 0.0\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    path = shutil.copytree(overlapped.run.path, tmp_path / "stranger", ignore=shutil.ignore_patterns("adapt"))
+    path = shutil.copytree(overlapped.run.path, tmp_path / "untrusted", ignore=shutil.ignore_patterns("adapt"))
 
     def change(settings):
         content = json.loads((path / "run.json").read_text())
@@ -270,8 +270,8 @@ def stranger(overlapped, tmp_path, monkeypatch):
         ({"own_rewards": "TRAP"}, "'own_rewards' is 'TRAP', not list"),
     ],
 )
-def test_a_hostile_run_executes_nothing_and_ends_in_a_sentence(stranger, settings, sentence):
-    path = stranger(settings)
+def test_a_hostile_run_executes_nothing_and_ends_in_a_sentence(untrusted, settings, sentence):
+    path = untrusted(settings)
     with pytest.raises(ValueError, match=sentence):
         p2e.explore(path, 1_000_000_000 if "goal" in settings else None)
     if "config" in settings and "probes" not in settings["config"]:
@@ -279,8 +279,8 @@ def test_a_hostile_run_executes_nothing_and_ends_in_a_sentence(stranger, setting
             p2e.Run(path).adapt(TASKS[0])
 
 
-def test_an_untrusted_episode_names_no_module(stranger):
-    path = stranger({})
+def test_an_untrusted_episode_names_no_module(untrusted):
+    path = untrusted({})
     episode = next(p2e.Run(path).episodes())
     hostile = p2e.Episode(**{**vars(episode), "world": "gymnasium:TRAP:X-v0"})
     with pytest.raises(ValueError, match="The world of an episode is in the Python module 'TRAP'"):
@@ -303,8 +303,8 @@ def test_an_untrusted_episode_names_no_module(stranger):
         ("evaluated_updates", 1e3, "its evaluated_updates is 1000.0"),
     ],
 )
-def test_a_checkpoint_whose_counters_cannot_be_is_refused(stranger, name, value, sentence):
-    path = stranger({})
+def test_a_checkpoint_whose_counters_cannot_be_is_refused(untrusted, name, value, sentence):
+    path = untrusted({})
     for file in (path / "checkpoints").glob("*.json"):
         content = json.loads(file.read_text())
         content["meta"][name] = value

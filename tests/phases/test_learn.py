@@ -35,7 +35,7 @@ def drawn():
 
 
 @pytest.fixture(scope="module")
-def learned(overlapped, tmp_path_factory, drawn, compiled_once):
+def learned(overlapped, tmp_path_factory, drawn):
     """The run `overlapped`, exported in two forms and learned from each, and the arrays of all batches. Read it only."""
     place, sample = tmp_path_factory.mktemp("data"), Replay.sample
     runs = {}
@@ -89,7 +89,7 @@ def test_a_model_learned_from_a_data_set_adapts_to_rewards_of_observations(learn
         nano_adapt(run, "cartpole_balance")
 
 
-def test_learning_resumes_goes_on_and_refuses_other_settings(learned, copy_of, tmp_path):
+def test_learning_resumes_continues_and_refuses_other_settings(learned, copy_of, tmp_path):
     run = copy_of(learned["npz"])
     source = str(learned["npz"].path.parent / "mine.npz")
     before = parameters(run)

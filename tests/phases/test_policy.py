@@ -12,7 +12,7 @@ import plan2explore as p2e
 from plan2explore.config import Spaces, WorldConfig
 from plan2explore.envs.vector import VectorEnv
 from plan2explore.envs.worker import episode_seed
-from plan2explore.phases.training import EVALUATION_SEED
+from plan2explore.phases.callbacks import EVALUATION_SEED
 from plan2explore.runs.folder import RunError
 
 pytestmark = pytest.mark.xdist_group("phases")
@@ -24,7 +24,7 @@ def policy(adapted):
 
 
 def test_acting_by_hand_gives_the_score_of_an_evaluation(policy, tmp_path):
-    scores = policy.evaluate(episodes=1, seed=3, video=tmp_path / "a" / "film.mp4")
+    scores = policy.evaluate(episodes=1, seed=3, video=tmp_path / "a" / "video.mp4")
     env = p2e.make(policy.task.name, size=WORLD.size, action_repeat=WORLD.action_repeat)
     for _ in range(2):  # a second time: `reset` forgets the episode before
         policy.reset(seed=3)
@@ -35,15 +35,16 @@ def test_acting_by_hand_gives_the_score_of_an_evaluation(policy, tmp_path):
             total += reward
             over = terminated or truncated
         assert scores.episodes == (total,) and scores.task == policy.task.name
-    frames, _ = imageio_ffmpeg.count_frames_and_secs(str(tmp_path / "a" / "film.mp4"))
+    frames, _ = imageio_ffmpeg.count_frames_and_secs(str(tmp_path / "a" / "video.mp4"))
     assert frames == 10
 
 
-def test_a_film_that_cannot_be_written_is_said_before_anything_is_played(policy, tmp_path, monkeypatch):
+def test_a_video_that_cannot_be_written_is_said_before_anything_is_played(policy, tmp_path, monkeypatch):
+    assert policy.film == policy.video_file  # its former name
     (tmp_path / "file").touch()
     monkeypatch.setattr(VectorEnv, "__init__", None)  # would fail if called
-    with pytest.raises(ValueError, match=r"film\.mp4 cannot be written: (File exists|Not a directory)"):
-        policy.evaluate(episodes=1, video=tmp_path / "file" / "film.mp4")
+    with pytest.raises(ValueError, match=r"video\.mp4 cannot be written: (File exists|Not a directory)"):
+        policy.evaluate(episodes=1, video=tmp_path / "file" / "video.mp4")
 
 
 def test_the_recurrent_state_matters_and_reset_forgets_it(policy):

@@ -212,7 +212,7 @@ def test_diverged_critics_are_named_with_the_scores(tmp_path, monkeypatch, capsy
         assert 2 <= said.count(f"The critic of {name} has diverged") <= 3, "at each evaluation that follows metrics"
 
 
-def test_a_task_whose_loss_is_not_finite_ends_and_the_run_goes_on(tmp_path, monkeypatch, capsys):
+def test_a_task_whose_loss_is_not_finite_ends_and_the_run_continues(tmp_path, monkeypatch, capsys):
     """Once said, and everything else is trained to the end."""
     sample = Replay.sample
 

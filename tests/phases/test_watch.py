@@ -36,7 +36,7 @@ def explore_pixels(path, steps=3000):
 
 
 @pytest.fixture(scope="module")
-def from_pixels(tmp_path_factory, compiled_once):
+def from_pixels(tmp_path_factory):
     return explore_pixels(tmp_path_factory.mktemp("watch") / "run")
 
 
@@ -49,15 +49,15 @@ def test_images_of_an_episode_are_drawn_again_from_its_seed(from_pixels):
     env.close()
 
 
-def test_pictures_come_with_predictions(from_pixels):
-    pictures = shown(from_pixels.folder.tensorboard, "image")
+def test_videos_come_with_predictions(from_pixels):
+    videos = shown(from_pixels.folder.tensorboard, "image")
     names = [f"eval/{task}/video" for task in TASKS] + ["train/model/open_loop"]
-    assert pictures.keys() == {(name, steps) for name in names for steps in (2000, 3000)}
-    for (name, _), picture in pictures.items():
+    assert videos.keys() == {(name, steps) for name in names for steps in (2000, 3000)}
+    for (name, _), video in videos.items():
         if name != "train/model/open_loop":
-            assert frames_of(picture).shape == (FRAMES - 1, SIZE, SIZE, 3)
+            assert frames_of(video).shape == (FRAMES - 1, SIZE, SIZE, 3)
     for steps, episode in zip((2000, 3000), list(from_pixels.episodes())[1:], strict=True):
-        frames = frames_of(pictures["train/model/open_loop", steps])
+        frames = frames_of(videos["train/model/open_loop", steps])
         assert frames.shape == (FRAMES, SIZE, 3 * SIZE, 3)
         true, imagined, difference = np.split(frames.astype(int), 3, axis=2)
         assert np.abs(true - episode.image).max() < 16, "the newest episode, as it was"
@@ -74,11 +74,11 @@ def test_the_intrinsic_reward_has_a_histogram(from_pixels, overlapped):
             assert 0 < histogram.min < histogram.max < np.inf
 
 
-def test_proprioception_has_no_predicted_pictures(overlapped, taken_in_turn):
+def test_proprioception_has_no_predicted_videos(overlapped, taken_in_turn):
     for run in (overlapped.run, taken_in_turn.run):
-        pictures = shown(run.folder.tensorboard, "image")
-        assert pictures.keys() == PLAYED
-        assert {frames_of(picture).shape for picture in pictures.values()} == {(FRAMES - 1, 8, 8, 3)}
+        videos = shown(run.folder.tensorboard, "image")
+        assert videos.keys() == PLAYED
+        assert {frames_of(video).shape for video in videos.values()} == {(FRAMES - 1, 8, 8, 3)}
 
 
 def test_adaptations_show_what_they_do(adapted, few_shot):
@@ -94,7 +94,7 @@ def test_runs_without_evaluations_show_themselves_on_the_same_schedule(tmp_path)
     assert not shown(run.folder.tensorboard, "image") and not run.folder.evaluations_file.exists()
 
 
-def test_films_of_long_episodes_leave_frames_out_and_keep_their_time(tmp_path):
+def test_videos_of_long_episodes_leave_frames_out_and_keep_their_time(tmp_path):
     folder = RunFolder.create(tmp_path / "run", "explore", {})
     frames = np.zeros((500, 16, 16, 3), np.uint8)
     for index, frame in enumerate(frames):
@@ -102,8 +102,8 @@ def test_films_of_long_episodes_leave_frames_out_and_keep_their_time(tmp_path):
     with Metrics(folder) as metrics:
         show_episode(metrics, Scores("walk", (1.0,), 70, frames), fps=40.0)
         show_episode(metrics, Scores("stand", (1.0,), 70), fps=40.0)
-    ((name, picture),) = shown(folder.tensorboard, "image").items()
+    ((name, video),) = shown(folder.tensorboard, "image").items()
     assert name == ("eval/walk/video", 70)
-    found = frames_of(picture)
+    found = frames_of(video)
     assert len(found) == MOST_FRAMES and np.abs(found[-1].astype(int) - frames[496]).max() < 16
-    assert Image.open(io.BytesIO(picture.encoded_image_string)).info["duration"] == 100  # milliseconds: every fourth of 40
+    assert Image.open(io.BytesIO(video.encoded_image_string)).info["duration"] == 100  # milliseconds: every fourth of 40

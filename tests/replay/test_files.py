@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from episodes import record_random
+from patience import PATIENCE
 
 from plan2explore.replay import Episode
 from plan2explore.replay.files import (
@@ -433,7 +434,7 @@ def test_a_full_disk_costs_the_new_episode_only(tmp_path):
                 print(error.errno)
     """
     child = run_python(program, tmp_path, preexec_fn=restrict)
-    output, _ = child.communicate(timeout=600)
+    output, _ = child.communicate(timeout=PATIENCE)
     assert child.returncode == 0 and output.decode().split() == ["27", "27"]  # EFBIG
     assert contents(tmp_path) == before
 

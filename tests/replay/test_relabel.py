@@ -8,6 +8,7 @@ import textwrap
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 from plan2explore import RewardError, Task, list_tasks, make, record, relabel
 from plan2explore.envs import suite
@@ -235,7 +236,7 @@ def test_a_script_without_a_main_guard_can_use_several_cores(tmp_path):
         print("done")
         """)
     )
-    result = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    result = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=PATIENCE)
     assert result.returncode == 0, result.stderr
     assert result.stdout.endswith("done\n")
     assert "noise on standard output" in result.stderr  # of the other process

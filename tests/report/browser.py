@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from patience import PATIENCE
+
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 # Chromium listens on descriptor 3 and answers on 4: a small program puts our pipes there, and becomes the browser.
 TO_3_AND_4 = """
@@ -61,7 +63,7 @@ class Browser:
         """Ends the browser."""
         self._out.close()
         self._process.terminate()
-        self._process.wait(timeout=20)
+        self._process.wait(timeout=PATIENCE)
         self._in.close()
         self._profile.cleanup()
 
@@ -121,7 +123,7 @@ class Browser:
             raise RuntimeError(str(answer["exceptionDetails"])[:500])
         return answer["result"].get("value")
 
-    def wait(self, condition: str, seconds: float = 30) -> None:
+    def wait(self, condition: str, seconds: float = PATIENCE) -> None:
         """Waits until a condition holds."""
         end = time.monotonic() + seconds
         while not self.run(condition):

@@ -2,18 +2,10 @@
 
 from pathlib import Path
 
-import jax
 import pytest
 from small_run import make_run
 
 from plan2explore.report.page import write_report
-
-
-@pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory) -> None:
-    """What is compiled here does not go to the user's cache."""
-    if jax.config.jax_compilation_cache_dir is None:
-        jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("jax")))
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from older import write_format_1
+from patience import PATIENCE
 from sizes import NANO
 
 from plan2explore.agent.actor_critic import Stats
@@ -521,7 +522,8 @@ for kill in range(25):
 @pytest.mark.parametrize("which", ["same", "new"])
 def test_kill_9_leaves_a_good_checkpoint(which, tmp_path):
     """Savers killed at 25 moments: each time the last one reported as saved is there, or the one after it."""
-    done = subprocess.run([sys.executable, "-c", KILLS_SAVERS, tmp_path, which], capture_output=True, text=True, timeout=600)
+    arguments = [sys.executable, "-c", KILLS_SAVERS, tmp_path, which]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "set-aside").exists(), "none was bad, so none was set aside"
 
@@ -543,7 +545,7 @@ except OSError as error:
 
 def test_a_file_that_cannot_grow_leaves_the_former_one(tmp_path):
     """A file that may not grow fails as one on a full disk does: in the middle, after a part of it was written."""
-    done = subprocess.run([sys.executable, "-c", FILLS_THE_DISK, tmp_path], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([sys.executable, "-c", FILLS_THE_DISK, tmp_path], capture_output=True, text=True, timeout=PATIENCE)
     assert done.stdout.split() == [str(errno.EFBIG), str(tmp_path / "0000000002.safetensors")], done.stderr
     assert names(tmp_path) == ["0000000001.json", "0000000001.safetensors"]
     assert Checkpoints(tmp_path).load_latest()[1] == {"i": 1}

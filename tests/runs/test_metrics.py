@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from events import read_events
+from patience import PATIENCE
 from PIL import Image
 from tensorboardX.proto.event_pb2 import SessionLog
 
@@ -92,7 +93,7 @@ def test_what_is_not_one_number_is_refused(value, run):
     assert read_lines(run.metrics_file) == []
 
 
-def test_a_killed_run_goes_on_from_its_checkpoint(run):
+def test_a_killed_run_resumes_from_its_checkpoint(run):
     with Metrics(run) as metrics:
         for steps in (0, 500, 1000, 1500):
             metrics.write(steps, {"score": steps})
@@ -151,7 +152,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_kill_9_loses_nothing_written(run):
-    subprocess.run([sys.executable, "-c", WRITES_UNTIL_KILLED, run.path], timeout=600)
+    subprocess.run([sys.executable, "-c", WRITES_UNTIL_KILLED, run.path], timeout=PATIENCE)
     assert [line["score"] for line in read_lines(run.metrics_file)] == list(range(100))
     written = [value.simple_value for event in read_events(run.tensorboard) for value in event.summary.value]
     assert written == list(range(100))
@@ -175,23 +176,23 @@ def test_a_full_disk_is_the_callers_error_and_breaks_no_file(run, monkeypatch):
     assert [value.simple_value for event in read_events(run.tensorboard) for value in event.summary.value] == [1, 3]
 
 
-def test_films_come_with_later_lines_and_their_errors_too(run, monkeypatch):
-    def films():
+def test_videos_come_with_later_lines_and_their_errors_too(run, monkeypatch):
+    def videos():
         return [value.tag for event in read_events(run.tensorboard) for value in event.summary.value if value.image.height]
 
     frames = np.zeros((2, 8, 8, 3), np.uint8)
     with Metrics(run) as metrics:
         metrics.video(1, "first", frames, 10)
         metrics._videos[0].encoded.result()  # it is encoded
-        assert films() == []
+        assert videos() == []
         metrics.write(2, {"a": 2})
-        assert films() == ["train/first"]
+        assert videos() == ["train/first"]
         monkeypatch.setattr(metrics_module, "encode_gif", lambda *_: 1 / 0)
         metrics.video(3, "broken", frames, 10)
         with pytest.raises(ZeroDivisionError):
             metrics.flush()
         metrics.write(4, {"a": 4})
-    assert films() == ["train/first"]
+    assert videos() == ["train/first"]
 
 
 def test_a_video_moves(run):
@@ -273,12 +274,12 @@ for start in (0, 500):
 
 def test_the_real_weights_and_biases_keeps_it_without_a_network(run):
     environment = os.environ | {"WANDB_MODE": "offline", "WANDB_SILENT": "true"}
-    subprocess.run([sys.executable, "-c", OFFLINE, str(run.path)], env=environment, check=True, timeout=600)
+    subprocess.run([sys.executable, "-c", OFFLINE, str(run.path)], env=environment, check=True, timeout=PATIENCE)
     starts = sorted((run.path / "wandb").glob("offline-run-*"))
     assert len(starts) == 2
     for start in starts:
         (kept,) = start.glob(f"run-{run.id}.wandb")
         for word in (b"env_steps", b"train/loss", b"explore/intrinsic_reward", b"eval/walk/video"):
             assert word in kept.read_bytes()
-        (film,) = start.rglob("*.gif")
-        assert film.read_bytes()[:3] == b"GIF"
+        (video,) = start.rglob("*.gif")
+        assert video.read_bytes()[:3] == b"GIF"

@@ -83,7 +83,7 @@ def test_adaptations_are_told_apart_the_newest_last(tmp_path):
     assert [result.adaptation for result in read_results([tmp_path / "results.csv", run])] == ["", "old", "new"]
 
 
-def test_a_file_that_does_not_tell_adaptations_goes_on_as_it_is(tmp_path):
+def test_a_file_that_does_not_tell_adaptations_stays_as_it_is(tmp_path):
     run = make_run(tmp_path / "run", {"config": explored()}, [evaluation()])
     make_adaptation(run, "walker_walk", 0, [evaluation(env_steps=0)])
     results, file = results_of(run), tmp_path / "results.csv"

@@ -11,10 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-import jax
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 from nano_cells import nano_cell, results_of_run
+from patience import PATIENCE
 from sizes import quick
 
 from plan2explore.runs.checkpoint import Checkpoints
@@ -42,20 +41,13 @@ cli.main([])
 
 
 @pytest.fixture
-def nodes(tmp_path_factory):
-    """A cluster of three nodes of one core on this machine; all processes share what they compiled."""
+def nodes():
+    """A cluster of three nodes of one core on this machine."""
     from ray.cluster_utils import Cluster
 
-    cache = str(tmp_path_factory.mktemp("jax"))
     paths = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", cache)
-        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # as here, in `quick`
         patch.setenv("PYTHONPATH", paths)
-        compilation_cache.reset_cache()
-        jax.config.update("jax_compilation_cache_dir", cache)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         head = {"num_cpus": 0, "object_store_memory": 80 * 2**20, "_system_config": PATIENT}
         made = Cluster(initialize_head=True, head_node_args=head)
         try:
@@ -68,7 +60,7 @@ def nodes(tmp_path_factory):
 
 def process_in(out: Path, name: str, after: int = 0) -> int:
     """The process that has a cell, once its run has a checkpoint after so many updates: it is in the middle."""
-    ended = time.monotonic() + 900
+    ended = time.monotonic() + PATIENCE
     while time.monotonic() < ended:
         holder = parse_object((locks_of(out) / name).read_bytes()) if (locks_of(out) / name).exists() else None
         if holder and lives(holder) and updates_of(out, name) > after:

@@ -6,7 +6,6 @@ from functools import cache
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
-from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,6 @@ import numpy as np
 import pytest
 from handmade import MODERN, PAPER, Arrays, change
 
-from plan2explore.agent import learner as module_of_learner
 from plan2explore.agent.actor_critic import init_stats
 from plan2explore.agent.intrinsic import OBJECTIVES
 from plan2explore.agent.learner import Learner, LearnerState, check_finite
@@ -145,9 +143,7 @@ def outcome(row: Combination) -> Outcome:
         length=LENGTH,
     )
     check_numbers(config)
-    quick = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-    with mock.patch.object(module_of_learner, "compiler_options", lambda: quick):  # compiling is all that takes time here
-        learner = Learner(config, spaces)
+    learner = Learner(config, spaces)
     state = random_state(learner)
     before = {name: np.asarray(params) for name, params in state.params.items()}
     for seed in range(2):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dm_control import suite
+from patience import PATIENCE
 
 from plan2explore.envs.render import gl, make_renderer
 
@@ -53,7 +54,7 @@ def run(code, backend=None):
         environment["MUJOCO_GL"] = backend
     environment["PYTHONPATH"] = str(Path(gl.__file__).parents[3])
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
