@@ -49,7 +49,7 @@ def main(out: Path = Path("runs/custom_reward"), quick: bool = False) -> None:
         updates_per_episode=sizes.updates_per_episode,
     )
     task = p2e.Task("folded", reward=folded)
-    paid = [each.sum() for each in p2e.relabel(list(run.episodes(pictures=False)), task)]
+    paid = [each.sum() for each in p2e.relabel(list(run.episodes(images=False)), task)]
     print(f"What was explored is worth {sum(paid) / len(paid):.1f} an episode, {max(paid):.1f} at best.")
     policy = run.adapt(task, updates=sizes.updates, evaluate_episodes=0)
     print(policy.evaluate(sizes.episodes, video=out / "folded.mp4"))

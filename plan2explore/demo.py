@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import imageio_ffmpeg
 import numpy as np
-import tyro
 from rich.console import Console
 from rich.table import Table
 
@@ -21,6 +20,7 @@ from .config import ExploreConfig, Schedule, WorldConfig, modern_tiny
 from .console import duration
 from .envs import Task, maze
 from .envs.worker import python_command
+from .options import parse
 from .phases.adapt import adapt
 from .phases.evaluate import Scores
 from .phases.explore import explore
@@ -80,7 +80,7 @@ class DemoCommand:
 
 def main(arguments: list[str]) -> int:
     """Both explorations side by side, and what came of them."""
-    command = tyro.cli(DemoCommand, prog="plan2explore demo", args=arguments)
+    command = parse(DemoCommand, "demo", arguments)
     console, start = Console(soft_wrap=True), time.monotonic()
 
     def say(text: str) -> None:
@@ -225,7 +225,7 @@ def cell(scores: Scores) -> str:
 
 def states_of(run: Run) -> np.ndarray:
     """Every state that an exploration visited, in order."""
-    return np.concatenate([each.state.reshape(-1, each.state.shape[-1]) for each in run.episodes(pictures=False)])
+    return np.concatenate([each.state.reshape(-1, each.state.shape[-1]) for each in run.episodes(images=False)])
 
 
 def visits_of(states: np.ndarray) -> np.ndarray:

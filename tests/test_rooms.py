@@ -33,7 +33,7 @@ MAY_IMPORT = {
         "config", "config_file", "options", "envs", "runs", "phases", "bench", "report", "reproduce", "demo", "doctor",
         "streams", "scale", "untrusted",
     },
-    "demo": {"config", "console", "envs", "phases", "report", "bench", "runs", "video"},
+    "demo": {"config", "console", "options", "envs", "phases", "report", "bench", "runs", "video"},
     "doctor": {"envs", "bench"},
     "__init__": {"envs", "replay", "phases", "report"},
     "__main__": {"cli"},

@@ -226,7 +226,7 @@ class Adaptation:
     def _label(self, progress: Progress) -> dict[int, np.ndarray]:
         """The rewards in the task of the run's episodes up to the snapshot, by their numbers."""
         folder, bare = self._explored_episodes(), {}
-        for number, episode in folder.load_all(pictures=False):
+        for number, episode in folder.load_all(images=False):
             check_origin(folder.path_of(number), episode, self.explored.world)
             if self.config.at is None or episode.meta.get("run_env_steps", 0) <= self.steps:
                 bare[number] = episode

@@ -53,7 +53,7 @@ class Run:
 
     def episodes(self, images: bool = True, pictures: bool = True) -> Iterator[Episode]:
         """All episodes that were collected, in order. Without `images` those are not read; `pictures` is its former name."""
-        for _, episode in EpisodeFolder(self.folder.episodes, read_only=True).load_all(pictures=images and pictures):
+        for _, episode in EpisodeFolder(self.folder.episodes, read_only=True).load_all(images=images and pictures):
             yield episode
 
     def dataset(self, length: int = 50, tasks: Sequence[Task] = ()) -> "Dataset":

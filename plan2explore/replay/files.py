@@ -81,10 +81,10 @@ def _plain(value: Any) -> Any:
 # --- Reading ---
 
 
-def load_episode(path: Path, pictures: bool = True) -> Episode:
+def load_episode(path: Path, images: bool = True) -> Episode:
     """Reads and checks an episode; anything wrong with it is a `BadEpisode`. Runs nothing that is in the file.
 
-    Without `pictures` those are neither read nor checked: `image` is an array (steps, 0, 0, 3).
+    Without `images` those are neither read nor checked: `image` is an array (steps, 0, 0, 3).
     """
     about = path.stat()
     if not stat.S_ISREG(about.st_mode):
@@ -94,7 +94,7 @@ def load_episode(path: Path, pictures: bool = True) -> Episode:
     with path.open("rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:
-                return _read(archive, pictures)
+                return _read(archive, images)
         except MemoryError:
             raise  # sizes were checked: it is the machine that has too little
         except OSError as error:
@@ -106,7 +106,7 @@ def load_episode(path: Path, pictures: bool = True) -> Episode:
             raise BadEpisode(f"{path} cannot be read as an episode: {reason}") from error
 
 
-def _read(archive: zipfile.ZipFile, pictures: bool) -> Episode:
+def _read(archive: zipfile.ZipFile, images: bool) -> Episode:
     meta = _read_meta(archive)  # first: a newer format may have other arrays
     names, expected = sorted(archive.namelist()), sorted(f"{name}.npy" for name in (*DTYPES, "meta"))
     if names != expected:
@@ -116,8 +116,8 @@ def _read(archive: zipfile.ZipFile, pictures: bool) -> Episode:
     if size > LIMIT:
         raise ValueError(f"its arrays have {size:,} bytes, more than {LIMIT:,}")
     _check_shapes(shapes)
-    arrays = {name: _read_array(archive, name) for name in DTYPES if pictures or name != "image"}
-    if not pictures:
+    arrays = {name: _read_array(archive, name) for name in DTYPES if images or name != "image"}
+    if not images:
         arrays["image"] = np.zeros((len(arrays["action"]), 0, 0, 3), np.uint8)
     world = meta.pop("world")
     _check_values(arrays, meta)
@@ -229,17 +229,17 @@ class EpisodeFolder:
             raise RuntimeError(f"{self.path} was opened to be read only")
         save_episode(self.path_of(number), episode)
 
-    def load(self, number: int, pictures: bool = True) -> Episode:
+    def load(self, number: int, images: bool = True) -> Episode:
         """One episode, or a `BadEpisode`."""
-        return load_episode(self.path_of(number), pictures)
+        return load_episode(self.path_of(number), images)
 
-    def load_all(self, up_to: int | None = None, pictures: bool = True, first: int = 0) -> Iterator[tuple[int, Episode]]:
+    def load_all(self, up_to: int | None = None, images: bool = True, first: int = 0) -> Iterator[tuple[int, Episode]]:
         """Episodes from `first` on, below `up_to` (none: all) in order, without the bad ones, which are named."""
         numbers = iter([number for number in self.numbers() if first <= number and (up_to is None or number < up_to)])
         with ThreadPoolExecutor(THREADS) as pool:  # zlib lets other threads run meanwhile
 
             def start(count: int) -> list[tuple[int, Future[Episode]]]:
-                return [(number, pool.submit(self.load, number, pictures)) for number in islice(numbers, count)]
+                return [(number, pool.submit(self.load, number, images)) for number in islice(numbers, count)]
 
             ahead = deque(start(2 * THREADS))  # no more: they fill the machine's memory
             while ahead:

@@ -29,7 +29,7 @@ def score_run(run: RunFolder, method: str, seed: int) -> Result:
     inner = make_inner(world, None)
     parts = ObservationParts(inner.observation_space, world)
     counts, env_steps = [], 0
-    for _, episode in EpisodeFolder(run.episodes, read_only=True).load_all(pictures=False):
+    for _, episode in EpisodeFolder(run.episodes, read_only=True).load_all(images=False):
         # Stored states have the counts, which never fall.
         counts.append(parts.unflatten(episode.state[-1, 0, : parts.size])["achievements"])
         env_steps += int(episode.meta["env_steps"])

@@ -46,7 +46,7 @@ def read_visited(explored: Explored) -> tuple[Coordinates, Visited]:
     coordinates, values, counts, shares, before = None, [], [], [], 0.0
     domain = domain_of(explored.about.world)
     maze = Coverage(domain) if domain in LAYOUTS else None
-    for _, episode in explored.episodes.load_all(pictures=False):
+    for _, episode in explored.episodes.load_all(images=False):
         if episode.world != explored.config.world.world:
             continue  # untrusted: its name decides which simulator is loaded
         coordinates = coordinates or coordinates_of(episode.world, episode)

@@ -69,7 +69,7 @@ def exploration_videos(explored: Explored) -> list[PageVideo]:
     for number in dict.fromkeys(numbers[index] for index in (0, len(numbers) // 2, -1)) if numbers else ():
         caption = f"Episode {number}"
         try:
-            policy = explored.episodes.load(number, pictures=False).meta.get("policy")
+            policy = explored.episodes.load(number, images=False).meta.get("policy")
             caption += f", acted by {policy}" if policy else ""
         except (ValueError, OSError):
             pass  # why it cannot be read is said when it is to be shown

@@ -54,9 +54,9 @@ def make_episode(seed=0, steps=12):
     )
 
 
-def assert_same(one, other, pictures=True):
+def assert_same(one, other, images=True):
     assert (one.world, one.meta) == (other.world, other.meta)
-    for name in ARRAYS[not pictures :]:
+    for name in ARRAYS[not images :]:
         a, b = getattr(one, name), getattr(other, name)
         assert a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes(), name
 
@@ -102,12 +102,12 @@ def test_the_same_episode_is_the_same_bytes(tmp_path):
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
 
 
-def test_pictures_can_stay_where_they_are(tmp_path):
+def test_images_can_stay_where_they_are(tmp_path):
     episode, path = make_episode(), tmp_path / "episode.npz"
     save_episode(path, episode)
-    bare = load_episode(path, pictures=False)
+    bare = load_episode(path, images=False)
     assert bare.image.shape == (12, 0, 0, 3) and bare.image.dtype == np.uint8
-    assert_same(bare, episode, pictures=False)
+    assert_same(bare, episode, images=False)
 
 
 def test_other_layouts_of_the_same_numbers_are_stored_and_read(tmp_path):
@@ -355,7 +355,7 @@ def test_a_folder_gives_its_episodes_in_order(tmp_path):
         assert_same(episode, make_episode(number))
     assert [number for number, _ in folder.load_all(up_to=5)] == [0, 1, 2, 3, 4]
     assert [number for number, _ in folder.load_all(up_to=5, first=3)] == [3, 4]
-    assert all(not episode.image.size for _, episode in folder.load_all(pictures=False))
+    assert all(not episode.image.size for _, episode in folder.load_all(images=False))
     assert_same(folder.load(7), make_episode(7))
 
 
