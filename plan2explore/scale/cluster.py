@@ -5,7 +5,10 @@ lives, the new one waits until it is gone.
 """
 
 import os
+import signal
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,22 +39,38 @@ def run_on_ray(out: Path | str, cells: dict[int, Cell], places: dict[int, str], 
                 for number, cell in cells.items()
                 if number not in board.outcomes
             }
-            try:
-                while waiting:
+            with first_interrupt_noted() as asked:
+                while waiting and not asked:
                     for ref in ray.wait(list(waiting), num_returns=len(waiting), timeout=POLL)[0]:
                         number = waiting.pop(ref)
                         board.end(number, *_outcome(folder, cells[number], ref))
                     board.show()
-            except KeyboardInterrupt:
+            if waiting:
                 board.say("Stopping: the cells that run save everything first (a second Ctrl-C stops at once) ...")
                 for ref in waiting:
                     ray.cancel(ref)
                 ray.wait(list(waiting), num_returns=len(waiting))
                 board.say("Saved: rerun the command to resume.")
-                raise
+                raise KeyboardInterrupt
         finally:
             ray.shutdown()
     return board.outcomes
+
+
+@contextmanager
+def first_interrupt_noted() -> Iterator[list[int]]:
+    """Ctrl-C is noted the first time: an exception that is raised in the middle of a library's callback is lost."""
+    asked: list[int] = []
+
+    def note_it(number: int, _: Any) -> None:
+        asked.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, note_it)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def needs_of(options: RayOptions) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from nano import (
 
 import plan2explore as p2e
 from plan2explore.config import PRESETS
-from plan2explore.envs import maze, mujoco_env
+from plan2explore.envs import base, maze
 from plan2explore.envs.gymnasium import GymnasiumEnv
 from plan2explore.phases import explore as module
 from plan2explore.phases import world as world_module
@@ -326,7 +326,7 @@ def test_a_model_that_nothing_here_can_draw_is_evaluated_with_black_videos(monke
     def refuse(*_):
         raise RuntimeError("no OpenGL")
 
-    monkeypatch.setattr(mujoco_env, "make_renderer", refuse)
+    monkeypatch.setattr(base, "make_renderer", refuse)
     env = make_task(WORLD, p2e.Task.named("cartpole_balance"))
     assert not env.reset(seed=0)[0]["image"].any() and "no OpenGL" in caplog.text
     with pytest.raises(RuntimeError, match="no OpenGL"):
