@@ -3,9 +3,8 @@
 import sys
 import time
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from ..console import PatientConsole, duration
@@ -64,13 +63,11 @@ class Progress:
         if now - self._shown < (0.25 if self._live else QUIET):
             return
         self._shown = now
-        line = self.line(now, steps, goal, updates, updates_goal)
+        line = "  ".join(self.line(now, steps, goal, updates, updates_goal))
         if self._live:
-            table = Table.grid(padding=(0, 1))
-            table.add_row(*line)
-            self._live.update(Group(table, Text(str(self.coverage))) if self.coverage else table)
+            self._live.update(Text(f"{line}\n{self.coverage}" if self.coverage else line))
         else:
-            self.say("  ".join(line))
+            self.say(line)
 
     def line(self, now: float, steps: int, goal: int, updates: int, updates_goal: int) -> list[str]:
         """The pieces of a line of progress."""
