@@ -308,6 +308,7 @@ modern = AgentConfig(
     intrinsic=IntrinsicConfig(width=512, normalize=True, scale=1.0, learning_rate=3e-4),
     actor_critic=MODERN_AC,
     clip=100.0,
+    updates_per_episode=50,
     epsilon=1e-8,
     warmup=1000,
 )  # fmt: skip
