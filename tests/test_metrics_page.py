@@ -20,6 +20,7 @@ def metrics_of(agent: AgentConfig) -> set[str]:
     """The names that an update of this agent with one task gives, as the page of metrics writes them."""
     learner = Learner(agent, Spaces(action=2, proprio=4, tasks=1, terminates=True))
     shapes = {"action": (2,), "proprio": (4,), "reward": (1,), "is_first": (), "is_terminal": (), "image": (64, 64, 3)}
+    shapes["features"] = (learner.agent.sizes.deter + learner.agent.sizes.stoch,)
     kinds = {"is_first": bool, "is_terminal": bool, "image": jnp.uint8}
     batch = {name: jax.ShapeDtypeStruct((2, 3, *shape), kinds.get(name, jnp.float32)) for name, shape in shapes.items()}
     _, metrics = jax.eval_shape(learner.update, jax.eval_shape(learner.init, jax.random.key(0)), batch)

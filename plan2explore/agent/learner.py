@@ -39,7 +39,7 @@ from plan2explore.agent.intrinsic.objective import Experience, Transition
 from plan2explore.agent.off_policy import TwinCritic, replay_losses
 from plan2explore.agent.optimizer import TrainState, apply_gradients
 from plan2explore.agent.policies import Actor
-from plan2explore.agent.world_model import Observation, Sequences, State, infer_states, known_states, model_loss
+from plan2explore.agent.world_model import Observation, Sequences, State, known_states, model_loss
 from plan2explore.config import AgentConfig, Spaces
 
 CAUSES = ("model", "intrinsic", "reward", "critic", "actor")
@@ -49,7 +49,7 @@ REWARD_EVERY = 8
 Metrics = dict[str, Float[Array, "..."]]
 BatchArrays = Mapping[str, Num[Array, "batch time ..."]]
 """Sequences: `action`, `is_first`, `is_terminal` and, as the spaces say, `image`, `proprio` and `reward` (batch, time,
-tasks); or the `features` of a frozen world model in place of observations. Step t holds the observation o_t, the action
+tasks); of a frozen world model `features` in place of observations. Step t holds the observation o_t, the action
 a_(t-1) that led to it and the reward r_t that came with it."""
 
 
@@ -230,7 +230,7 @@ def open_batch(agent: Agent, batch: BatchArrays) -> Sequences:
     """The batch with time first, checked."""
     spaces = agent.spaces
     observed = [name for name in ("image", "proprio") if getattr(spaces, name) is not None]
-    needed = ["features"] if "features" in batch else observed
+    needed = observed if agent.config.learn_model else ["features"]
     needed += ["action", "is_first", "is_terminal"] + ["reward"] * (spaces.tasks > 0)
     missing = [name for name in needed if name not in batch]
     if missing:
@@ -268,11 +268,9 @@ def model_gradients(agent: Agent, nets: Networks, batch: Sequences, key: PRNGKey
         model = trained.get("model", nets.model)
         if agent.config.learn_model:
             total, output = model_loss(model, batch, key)
-        elif batch.features is None:
-            total, output = jnp.zeros(()), infer_states(model, batch, key)
         else:
-            total, output = jnp.zeros(()), known_states(model, batch.features)
-        every = REWARD_EVERY if batch.features is not None else 1
+            total, output = jnp.zeros(()), known_states(model, batch)
+        every = REWARD_EVERY if agent.from_replay else 1
         losses = reward_losses(
             agent, trained["reward"], output.rssm.states.features[:, ::every], batch.rewards[:, ::every],
             ~batch.is_first[:, ::every],

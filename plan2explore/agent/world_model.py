@@ -237,9 +237,10 @@ def infer_states(model: WorldModel, batch: Sequences, key: PRNGKeyArray) -> Mode
     return ModelOutput(inferred, embeddings, {})
 
 
-def known_states(model: WorldModel, features: Float[Array, "time batch features"]) -> ModelOutput:
+def known_states(model: WorldModel, batch: Sequences) -> ModelOutput:
     """The states of a batch of features that the model inferred before."""
-    features = features.astype(model.rssm.dtype)
+    assert batch.features is not None
+    features = batch.features.astype(model.rssm.dtype)
     states = State(features[..., : model.rssm.deter], features[..., model.rssm.deter :])
     return ModelOutput(RSSMOutput(states, None, None), features[..., :0], {})
 

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from ..device import prepare_device
 from ..envs import Task
 from ..envs.names import DATASET
 from ..replay import Episode, relabel
-from ..replay.buffer import Place, Replay, plan_replay, replay_rows
+from ..replay.buffer import Replay, plan_replay, replay_rows
 from ..replay.files import EpisodeFolder
 from ..runs.checkpoint import Checkpoints, read_arrays, unpack_params
 from ..runs.folder import RunError, RunFolder, begin_run
@@ -52,6 +53,8 @@ log = logging.getLogger("plan2explore.phases")
 REFINE_RATE, REFINE_BLOCK = 0.2, 25
 FEATURES = 5  # a random stream, as COLLECT and SAMPLE in training.py
 LANES = 16  # episodes whose states are inferred together
+Labels = dict[int, np.ndarray]
+"""Rewards of episodes, by their numbers."""
 
 
 def adapt(
@@ -124,7 +127,7 @@ class Adaptation:
         """Learns the task in imagination alone."""
         agent = task_agent(self.explored, learn_model=False)
         learner = Learner(agent, agent_spaces(self.explored.world, self.info, 1), self.config.schedule.devices)
-        return self._work(path, 0, learner, lambda replay, progress: self._fresh(learner, replay, progress))
+        return self._work(path, 0, learner, partial(self._fresh, learner))
 
     def few_shot(self, zero: Policy, path: Path) -> Policy:
         """Continues from the zero-shot policy, collecting."""
@@ -132,24 +135,28 @@ class Adaptation:
         learner = Learner(agent, agent_spaces(self.explored.world, self.info, 1), self.config.schedule.devices)
         return self._work(path, self.config.shots, learner, lambda *_: self._continued(learner, zero))
 
-    def _fresh(self, learner: Learner, replay: Replay, progress: Progress) -> LearnerState:
+    def _fresh(self, learner: Learner, rewards: Labels, progress: Progress) -> LearnerState:
         """A new reward head and actor-critic on the snapshot's model, refined if the preset says so."""
         arrays, _ = Checkpoints(self.run.folder.snapshots, keep=None).load(self.steps)
         state = learner.init(jax.random.fold_in(jax.random.key(self.config.seed), 0))
         model = _loaded(state.networks["model"], "model", unpack_params(arrays))
         if self.explored.agent.refine:
-            model = self._refined(learner, model, replay, progress)
+            model = self._refined(learner, model, rewards, progress)
         return state._replace(networks=state.networks | {"model": model})
 
-    def _refined(self, learner: Learner, model: TrainState, replay: Replay, progress: Progress) -> TrainState:
+    def _refined(self, learner: Learner, model: TrainState, rewards: Labels, progress: Progress) -> TrainState:
         """The model after more training on replay. It is the same for every task, so the first adaptation keeps it."""
-        folder = self.run.folder.adapt
-        file = folder / f".model-at-{self.steps}-of-{replay.steps}-seed-{self.config.seed}.safetensors"
+        folder, steps = self.run.folder.adapt, sum(map(len, rewards.values()))
+        file = folder / f".model-at-{self.steps}-of-{steps}-seed-{self.config.seed}.safetensors"
         if file.exists():
             return init_train_state(jax.numpy.asarray(read_arrays(file, expected={"model": model.params})["model"]))
-        progress.say(f"Refining the world model: {counted(self.explored.agent.refine, 'update')} on replay ...")
         spaces, key = replace(learner.agent.spaces, tasks=0), jax.random.key(self.config.seed)
-        refined = refine_model(learner.agent.config, spaces, model, replay, key)
+        agent = learner.agent.config
+        replay = self._replay(spaces, steps, 1, agent.batch, agent.length, progress)
+        for episode, labels in self._labelled(rewards):
+            replay.add_episode(replay_rows(episode, spaces, labels[:, None]))
+        progress.say(f"Refining the world model: {counted(self.explored.agent.refine, 'update')} on replay ...")
+        refined = refine_model(agent, spaces, model, replay, key)
         folder.mkdir(exist_ok=True)
         write_file(file, [save({"model": np.asarray(refined.params)})])
         return refined
@@ -195,26 +202,36 @@ class Adaptation:
             policy=self.task.name, collect_for=self.task if shots else None,
         )  # fmt: skip
 
-    def _train(self, job: Job, learner: Learner, rewards: dict[int, np.ndarray], start: Any, progress: Progress) -> None:
-        """Fills replay with the run's episodes, and trains."""
+    def _train(self, job: Job, learner: Learner, rewards: Labels, start: Any, progress: Progress) -> None:
+        """Fills replay with the run's episodes, or with the states that a frozen model infers along them, and trains."""
         spaces, agent = learner.agent.spaces, learner.agent.config
-        room = sum(map(len, rewards.values())) + capacity(job.goal, self.info, job.environments)
-        plan = plan_replay(job.schedule.memory, room, spaces)
-        progress.say(plan.sentence)
-        replay = Replay(plan.place, room, job.environments, spaces, agent.batch, agent.length)
-        for episode, labels in self._labelled(rewards):
-            replay.add_episode(replay_rows(episode, spaces, labels[:, None]))
-        with open_training(job, learner, replay, progress, start=lambda: start(replay, progress)) as training:
-            if learner.agent.from_replay and not agent.learn_model:
+        steps = sum(map(len, rewards.values()))
+        if agent.learn_model:
+            room = steps + capacity(job.goal, self.info, job.environments)
+            replay = self._replay(spaces, room, job.environments, agent.batch, agent.length, progress)
+            for episode, labels in self._labelled(rewards):
+                replay.add_episode(replay_rows(episode, spaces, labels[:, None]))
+        else:  # single steps, or pairs of them, instead of sequences
+            replay = self._replay(
+                state_spaces(learner), steps, 1, agent.batch * agent.length, 1 + learner.agent.from_replay, progress
+            )
+        with open_training(job, learner, replay, progress, start=lambda: start(rewards, progress)) as training:
+            if not agent.learn_model:
                 progress.say("Inferring the world model's states along all episodes ...")
-                key, labelled = jax.random.fold_in(training.key, FEATURES), self._labelled(rewards)
-                training.source = feature_replay(learner, training.state.params, labelled, plan.place, replay.steps, key)
+                key = jax.random.fold_in(training.key, FEATURES)
+                add_states(replay, learner, training.state.params, self._labelled(rewards), key)
             training.run(lambda: job.folder.record_start(sys.argv))
         if job.goal:
             collected = counted(len(training.episodes.numbers()), "episode")
             progress.say(f"Collected {collected} for {self.task.name}.")
 
-    def _labelled(self, rewards: dict[int, np.ndarray]) -> Iterator[tuple[Episode, np.ndarray]]:
+    def _replay(self, spaces: Spaces, room: int, streams: int, batch: int, length: int, progress: Progress) -> Replay:
+        """An empty replay where it fits."""
+        plan = plan_replay(self.config.schedule.memory, room, spaces)
+        progress.say(plan.sentence)
+        return Replay(plan.place, room, streams, spaces, batch, length)
+
+    def _labelled(self, rewards: Labels) -> Iterator[tuple[Episode, np.ndarray]]:
         """The run's episodes with their rewards."""
         for number, episode in self._explored_episodes().load_all():
             if number in rewards:
@@ -223,7 +240,7 @@ class Adaptation:
     def _explored_episodes(self) -> EpisodeFolder:
         return EpisodeFolder(self.run.folder.episodes, read_only=True)
 
-    def _label(self, progress: Progress) -> dict[int, np.ndarray]:
+    def _label(self, progress: Progress) -> Labels:
         """The rewards in the task of the run's episodes up to the snapshot, by their numbers."""
         folder, bare = self._explored_episodes(), {}
         for number, episode in folder.load_all(images=False):
@@ -264,22 +281,21 @@ def task_agent(explored: ExploreConfig, learn_model: bool) -> Any:
     return replace(agent, actor_critic=actor_critic, intrinsic=intrinsic, batch=batch, learn_model=learn_model)
 
 
-def feature_replay(
-    learner: Learner,
-    params: Params,
-    episodes: Iterable[tuple[Episode, np.ndarray]],
-    place: Place,
-    capacity: int,
-    key: PRNGKeyArray,
-) -> Replay:
-    """Single steps of episodes with their rewards, as the states that a frozen model infers.
+def state_spaces(learner: Learner) -> Spaces:
+    """The agent's spaces where replay holds states in place of observations."""
+    sizes = learner.agent.sizes
+    return replace(learner.agent.spaces, image=None, proprio=None, features=sizes.deter + sizes.stoch)
+
+
+def add_states(
+    replay: Replay, learner: Learner, params: Params, episodes: Iterable[tuple[Episode, np.ndarray]], key: PRNGKeyArray
+) -> None:
+    """Adds episodes with their rewards to replay, as the states that a frozen model infers.
 
     They are inferred once, along whole episodes, as they are when a policy acts. Inferred from the start of a short
     sequence they would be states that no policy meets.
     """
-    agent, model = learner.agent, {"model": params["model"]}
-    spaces = replace(agent.spaces, image=None, proprio=None, features=agent.sizes.deter + agent.sizes.stoch)
-    replay = Replay(place, capacity, 1, spaces, agent.config.batch * agent.config.length, 2)
+    agent, model, spaces = learner.agent, {"model": params["model"]}, state_spaces(learner)
     episodes = iter(episodes)
     while group := list(islice(episodes, LANES)):
         time = 1 << (max(len(episode) for episode, _ in group) - 1).bit_length()  # few lengths to compile for
@@ -293,7 +309,6 @@ def feature_replay(
         for lane, (episode, rewards) in enumerate(group):
             rows = replay_rows(episode, spaces, rewards[:, None])
             replay.add_episode(rows | {"features": features[: len(episode), lane]})
-    return replay
 
 
 def side_by_side(arrays: Sequence[np.ndarray], time: int) -> np.ndarray:

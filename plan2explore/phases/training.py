@@ -133,8 +133,6 @@ class Training:
     ) -> None:
         self.job, self.learner, self.state, self.replay = job, learner, state, replay
         self.metrics, self.progress = metrics, progress
-        self.source = replay
-        """Where batches come from."""
         self.updates = int(state.update)
         self.rounds = 0
         self.steps_before = 0
@@ -337,7 +335,7 @@ class Training:
         if self.job.due(self.job.goal) - self.updates >= self.job.block:
             with contextlib.suppress(Exception):  # the first update will meet it again, where it is heard
                 form = jax.eval_shape(self.learner.init, self.key)
-                self.learner.compile_block(form, self.source.batches(self.job.block))
+                self.learner.compile_block(form, self.replay.batches(self.job.block))
 
     def _due(self) -> int:
         if not self.replay.steps:
@@ -361,7 +359,7 @@ class Training:
         while len(self.flight) >= IN_FLIGHT:
             jax.block_until_ready(self.flight.popleft())
         key = jax.random.fold_in(jax.random.fold_in(self.key, SAMPLE), self.updates)
-        batches = self.source.sample(key, self.job.block)
+        batches = self.replay.sample(key, self.job.block)
         self.state, metrics = self.learner.update_block(self.state, batches)
         self.updates += self.job.block
         self.flight.append(metrics["update"])

@@ -121,7 +121,11 @@ def test_an_explored_model_serves_other_tasks_and_may_be_frozen(nano, spaces, le
     learner = Learner(replace(nano, intrinsic=intrinsic, learn_model=False), replace(spaces, tasks=1))
     state = state_of(learner)
     before = state._replace(networks=state.networks | {"model": explored})
-    after, metrics = learner.update(copy(before), batch_of() | {"reward": batch_of()["reward"][..., :1]})
+    batch, sizes = batch_of(), learner.agent.sizes
+    features = np.random.default_rng(0).normal(size=(*batch["is_first"].shape, sizes.deter + sizes.stoch)).astype(np.float32)
+    with pytest.raises(ValueError, match="The batch lacks features"):
+        learner.update(copy(before), batch | {"reward": batch["reward"][..., :1]})
+    after, metrics = learner.update(copy(before), batch | {"reward": batch["reward"][..., :1], "features": features})
     np.testing.assert_array_equal(explored.params, after.networks["model"].params)
     for kind in ("reward", "actor", "critic"):
         assert np.all(np.any(before.networks[kind].params != after.networks[kind].params, -1))

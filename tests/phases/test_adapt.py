@@ -22,7 +22,7 @@ from plan2explore.envs.mujoco_env import MujocoEnv
 from plan2explore.envs.tasks import RewardError
 from plan2explore.envs.vector import VectorEnv
 from plan2explore.phases import callbacks
-from plan2explore.phases.adapt import Adaptation, feature_replay, refine_model, shared_out, task_agent
+from plan2explore.phases.adapt import Adaptation, add_states, refine_model, shared_out, state_spaces, task_agent
 from plan2explore.phases.collect import select_obs
 from plan2explore.phases.training import Training
 from plan2explore.phases.world import agent_spaces
@@ -151,7 +151,8 @@ def test_a_task_learns_from_replay_in_the_states_in_which_its_policy_acts(overla
     whole, other = itertools.islice(overlapped.run.episodes(), 2)
     short = replace(other, **{name: getattr(other, name)[:7] for name in ("image", "proprio", "action")})
     labelled = [(episode, np.arange(len(episode)) + 1.0) for episode in (whole, short)]
-    replay = feature_replay(learner, state.params, labelled, "host", 100, key)
+    replay = Replay("host", 100, 1, state_spaces(learner), agent.batch * agent.length, 2)
+    add_states(replay, learner, state.params, labelled, key)
     assert replay.steps == len(whole) + 7
     stored = np.asarray(replay.newest(1, replay.steps)["features"][0])
     for episode, rewards in labelled:
@@ -174,7 +175,7 @@ def test_replay_is_the_runs_with_the_tasks_rewards(overlapped):
     episodes = list(overlapped.run.episodes())
     assert len(added) == len(episodes) == 4
     for rows, episode in zip(added, episodes, strict=True):
-        assert np.array_equal(rows["action"], episode.action) and np.array_equal(rows["proprio"], episode.proprio)
+        assert np.array_equal(rows["action"], episode.action) and rows["features"].shape == (len(episode), 12)
         expected = p2e.relabel(episode, p2e.Task.named(TASKS[1])).astype(np.float32)
         assert np.array_equal(rows["reward"][:, 0], expected) and expected.any()
 
