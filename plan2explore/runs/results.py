@@ -56,20 +56,19 @@ class Result:
 
 COLUMNS = tuple(each.name for each in fields(Result))
 NEEDED = ("task", "method", "protocol", "seed", "env_steps", "score", "episodes")
-NUMBERS = {"seed": int, "env_steps": int, "episodes": int, "score": float, "std": float}
+NUMBERS = {"seed": int, "env_steps": int, "episodes": int, "score": float, "std": float, "wall_s": float}
 
 
 def read_results(sources: Iterable[str | Path]) -> list[Result]:
     """The results of CSV files, of runs, and of folders with either in them. What is there twice counts once."""
-    found: dict[Any, Result] = {}
     if not (sources := list(sources)):
         raise ValueError(
             "Give runs, CSV files of results, or folders of either: plan2explore table RUN_OR_CSV ... (or plot)."
         )
-    for source in sources:
-        for result in _read_source(Path(source)):
-            identity = _identity(result)
-            found[identity] = found.pop(identity, result)  # moved to the end: newer adaptations stay behind older ones
+    found: dict[Any, Result] = {}
+    for result in (result for source in sources for result in _read_source(Path(source))):
+        identity = _identity(result)
+        found[identity] = found.pop(identity, result)  # moved to the end: newer adaptations stay behind older ones
     told = {_untold(result) for result in found.values() if result.adaptation}
     return [result for identity, result in found.items() if identity not in told]
 
@@ -174,18 +173,15 @@ def _result(line: Mapping[str, str]) -> Result:
         raise ValueError(f"no {empty[0]}")
     if values["protocol"] not in PROTOCOLS:
         raise ValueError(f"the protocol is {values['protocol']!r:.40}, not {', '.join(PROTOCOLS)}")
-    numbers = {name: _number(kind, name, values[name] or "0") for name, kind in NUMBERS.items()}
-    numbers["wall_s"] = _number(float, "wall_s", values["wall_s"]) if values["wall_s"] else None
-    if not all(math.isfinite(number) for number in numbers.values() if number is not None):
-        raise ValueError("a number is not finite")
-    return Result(**(values | numbers))
-
-
-def _number(kind: type, name: str, word: str) -> Any:
-    try:
-        return kind(word)
-    except ValueError:
-        raise ValueError(f"{name} is {word!r:.40}, not a {'whole ' if kind is int else ''}number") from None
+    for name, kind in NUMBERS.items():
+        word = values[name]
+        try:
+            values[name] = kind(word) if word else 0.0 if name == "std" else None
+        except ValueError:
+            raise ValueError(f"{name} is {word!r:.40}, not a {'whole ' if kind is int else ''}number") from None
+        if not math.isfinite(values[name] or 0):
+            raise ValueError(f"{name} is not finite")
+    return Result(**values)
 
 
 def append_results(path: Path, results: Iterable[Result]) -> int:

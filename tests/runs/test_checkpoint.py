@@ -57,11 +57,10 @@ def edit(file: Path, **fields) -> None:
 
 def forge(path: Path, data: bytes) -> None:
     """An untrusted checkpoint: any bytes, described properly."""
-    for file in checkpoint._files_of(path):
-        file.unlink(missing_ok=True)
+    path.with_suffix(".json").unlink(missing_ok=True)
     save_arrays(path, ARRAYS, {})
-    path.with_name(path.name + ".safetensors").write_bytes(data)
-    edit(path.with_name(path.name + ".json"), size=len(data), sha256=hashlib.sha256(data).hexdigest())
+    path.with_suffix(".safetensors").write_bytes(data)
+    edit(path.with_suffix(".json"), size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
 # --- The learner's state ---
@@ -350,9 +349,6 @@ def test_what_is_not_there_is_said(tmp_path):
     assert saved.nearest(500) == 500 and saved.load(500)[0]["a"] == 500
     with pytest.raises(BadCheckpoint, match=r"nothing at 600 environment steps, but at 0, 500, 1000\. The nearest is 500\."):
         saved.load(600)
-    for steps in ("../x", 1.5, -1, None):
-        with pytest.raises(ValueError, match="a whole number"):
-            saved.save(steps, ARRAYS, {})
 
 
 def test_a_bad_one_is_set_aside_and_the_one_before_is_used(tmp_path, caplog):
@@ -567,5 +563,6 @@ def test_no_space_for_either_file_leaves_the_former_checkpoint(rename, tmp_path,
     with pytest.raises(OSError, match=r"No space left on device: .*000000000[12]\."):
         saved.save(2, ARRAYS, {"i": 2})
     monkeypatch.undo()
-    assert names(tmp_path) == ["0000000001.json", "0000000001.safetensors"]
-    assert saved.load_latest()[1] == {"i": 1}
+    assert saved.steps() == [1] and saved.load_latest()[1] == {"i": 1}
+    saved.save(3, ARRAYS, {"i": 3})
+    assert names(tmp_path) == [f"000000000{i}.{end}" for i in (1, 3) for end in ENDINGS]
