@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from gymnasium import spaces as gym
 
@@ -75,11 +76,7 @@ class Source:
 
 def _at(tree: Any, step: int) -> Any:
     """One step of arrays that have a leading axis of steps."""
-    if isinstance(tree, dict):
-        return {key: _at(part, step) for key, part in tree.items()}
-    if isinstance(tree, tuple):
-        return tuple(_at(part, step) for part in tree)
-    return tree[step]
+    return jax.tree.map(lambda array: array[step], tree)
 
 
 # --- In ---
@@ -213,13 +210,9 @@ def trajectory_of(episode: Episode, observed: Spaces) -> Trajectory:
 def export_npz(path: Path, episodes: Iterable[Episode], observed: Spaces) -> None:
     """Writes all episodes as one archive. They are in memory together."""
     found = [trajectory_of(episode, observed) for episode in episodes]
-    keys = found[0].observations.keys() if isinstance(found[0].observations, dict) else [None]
-    arrays = {
-        f"observations/{key}" if key else "observations": np.concatenate(
-            [each.observations[key] if key else each.observations for each in found]
-        )
-        for key in keys
-    }
+    observations: Any = jax.tree.map(lambda *parts: np.concatenate(parts), *(each.observations for each in found))
+    named = {f"/{key}": part for key, part in observations.items()} if isinstance(observations, dict) else {"": observations}
+    arrays = {f"observations{name}": part for name, part in named.items()}
     last = np.concatenate([np.arange(len(each)) == len(each) - 1 for each in found])
     terminated = np.repeat([each.terminated for each in found], [len(each) for each in found])
     observation, action = map(space_to_json, export_spaces(observed))

@@ -79,15 +79,9 @@ def label_rows(
 ) -> np.ndarray:
     """The rewards, float64 (n,), of n steps of an episode, none of them its first observation.
 
-    Args:
-        world: the name given to `make`.
-        task: what to reward.
-        state: float64 (n, action_repeat, state), as in `Episode`.
-        drawn: float64 (drawn,), the episode's.
-        before: float64 (state,), the last state before these steps; only `gymnasium:` worlds need it.
-        first_step: number of the first of these steps in its episode, for errors.
-        where: what errors call the episode.
-        spaces: of a data set's observations and actions, as its episodes describe them.
+    `state` (n, action_repeat, state) and `drawn` are as in `Episode`. `before` (state,) is the last state before these
+    steps; only `gymnasium:` worlds need it. `first_step` is the first one's number in its episode, and `where` the
+    episode's name, both for errors. `spaces` are those that a data set's episodes describe.
     """
     try:
         return _labeller(world, task, spaces)(Segment(state, drawn, before, first_step, where))

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def tag_of(name: str) -> str:
     return TAGS.get(name, f"train/{name}")
 
 
-class Metrics:
+class Metrics(AbstractContextManager["Metrics"]):
     """Writes metrics by environment steps. What was written survives this process, however that ends.
 
     `resume_at`: environment steps of the checkpoint that the run resumes from. What a killed process wrote
@@ -121,9 +122,6 @@ class Metrics:
             if self._wandb:
                 self._wandb.finish()
                 self._wandb = None
-
-    def __enter__(self) -> "Metrics":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

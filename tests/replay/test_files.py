@@ -7,12 +7,8 @@ import logging
 import os
 import pickle
 import re
-import resource
-import signal
 import subprocess
 import sys
-import textwrap
-import time
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -407,35 +403,7 @@ def test_half_written_files_are_cleared_away_and_other_files_are_not(tmp_path):
 # --- Trouble while writing ---
 
 
-def test_a_full_disk_costs_the_new_episode_only(tmp_path):
-    """The kernel refuses to write on, midway through the file, in a process of its own."""
-    folder = fill(tmp_path, 2)
-    before = contents(tmp_path)
-    limit = folder.path_of(0).stat().st_size // 2
-
-    def restrict():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    program = """
-        import sys
-        from pathlib import Path
-        from plan2explore.replay.files import EpisodeFolder
-        folder = EpisodeFolder(Path(sys.argv[1]))
-        episode = folder.load(0)
-        for number in (2, 0):
-            try:
-                folder.save(number, episode)
-            except OSError as error:
-                print(error.errno)
-    """
-    child = run_python(program, tmp_path, preexec_fn=restrict)
-    output, _ = child.communicate(timeout=PATIENCE)
-    assert child.returncode == 0 and output.decode().split() == ["27", "27"]  # EFBIG
-    assert contents(tmp_path) == before
-
-
-def test_no_room_on_the_device_is_the_same(tmp_path, monkeypatch):
+def test_a_full_disk_costs_the_new_episode_only(tmp_path, monkeypatch):
     folder = fill(tmp_path, 1)
     before = contents(tmp_path)
 
@@ -448,35 +416,32 @@ def test_no_room_on_the_device_is_the_same(tmp_path, monkeypatch):
     assert contents(tmp_path) == before
 
 
-def test_a_killed_process_leaves_whole_episodes_only(tmp_path):
-    program = """
-        import sys
-        from pathlib import Path
-        sys.path.insert(0, sys.argv[2])
-        from test_files import EpisodeFolder, make_episode
-        folder, episode = EpisodeFolder(Path(sys.argv[1])), make_episode(steps=300)
-        number = len(folder.numbers())
-        print("ready", flush=True)
-        while True:
+KILLS_SAVERS = """
+import os, signal, sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_files import EpisodeFolder, make_episode
+folder, episode = EpisodeFolder(Path(sys.argv[1])), make_episode(steps=300)
+for kill in range(4):
+    ready, tell = os.pipe()
+    if not (child := os.fork()):
+        for number in range(len(folder.numbers()), 10**6):
             folder.save(number, episode)
-            number += 1
-    """
-    expected = make_episode(steps=300)
-    for round in range(4):
-        child = run_python(program, tmp_path, str(Path(__file__).parent))
-        assert child.stdout.readline() == b"ready\n"
-        time.sleep(0.15 + 0.013 * round)
-        child.kill()
-        child.communicate()
-        folder = EpisodeFolder(tmp_path)
-        numbers = folder.numbers()
-        assert numbers == list(range(len(numbers)))
-        assert [number for number, episode in folder.load_all() if not assert_same(episode, expected)] == numbers
-    assert len(numbers) > 3
-    assert sorted(each.name for each in tmp_path.iterdir()) == [folder.path_of(number).name for number in numbers]
+            os.write(tell, b"x")
+    os.read(ready, 1)
+    time.sleep(0.05 + 0.013 * kill)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
 
 
-def run_python(program, *arguments, **options):
-    command = [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)]
+def test_killed_processes_leave_whole_episodes_only(tmp_path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, **options)
+    command = [sys.executable, "-c", KILLS_SAVERS, tmp_path, Path(__file__).parent]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    folder, expected = EpisodeFolder(tmp_path), make_episode(steps=300)
+    numbers = folder.numbers()
+    assert numbers == list(range(len(numbers))) and len(numbers) > 3
+    assert [number for number, episode in folder.load_all() if not assert_same(episode, expected)] == numbers
+    assert sorted(each.name for each in tmp_path.iterdir()) == [folder.path_of(number).name for number in numbers]

@@ -493,13 +493,14 @@ from pathlib import Path
 import numpy as np
 from plan2explore.runs.checkpoint import Checkpoints
 
-saved, same, i = Checkpoints(Path(sys.argv[1])), sys.argv[2] == "same", 0
-for kill in range(25):
+folders, i = [Checkpoints(Path(sys.argv[1]) / name) for name in ("same", "new")], 0
+for kill in range(24):
+    saved = folders[kill % 2]
     ready, tell = os.pipe()
     if not (child := os.fork()):
         while True:
             i += 1
-            saved.save(5 if same else i, {"a": np.full(300_000, i, np.float32)}, {"i": i})
+            saved.save(i if kill % 2 else 5, {"a": np.full(300_000, i, np.float32)}, {"i": i})
             os.write(tell, b"%9d" % i)
     os.close(tell)
     os.read(ready, 9)
@@ -515,36 +516,11 @@ for kill in range(25):
 """
 
 
-@pytest.mark.parametrize("which", ["same", "new"])
-def test_kill_9_leaves_a_good_checkpoint(which, tmp_path):
-    """Savers killed at 25 moments: each time the last one reported as saved is there, or the one after it."""
-    arguments = [sys.executable, "-c", KILLS_SAVERS, tmp_path, which]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE)
+def test_kill_9_leaves_a_good_checkpoint(tmp_path):
+    """Savers killed at 24 moments: each time the last one reported as saved is there, or the one after it."""
+    done = subprocess.run([sys.executable, "-c", KILLS_SAVERS, tmp_path], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
-    assert not (tmp_path / "set-aside").exists(), "none was bad, so none was set aside"
-
-
-FILLS_THE_DISK = """
-import resource, signal, sys, numpy as np
-from pathlib import Path
-from plan2explore.runs.checkpoint import Checkpoints
-saved = Checkpoints(Path(sys.argv[1]))
-saved.save(1, {"a": np.ones(10_000, np.float32)}, {"i": 1})
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-try:
-    saved.save(2, {"a": np.ones(100_000, np.float32)}, {"i": 2})
-except OSError as error:
-    print(error.errno, error.filename)
-"""
-
-
-def test_a_file_that_cannot_grow_leaves_the_former_one(tmp_path):
-    """A file that may not grow fails as one on a full disk does: in the middle, after a part of it was written."""
-    done = subprocess.run([sys.executable, "-c", FILLS_THE_DISK, tmp_path], capture_output=True, text=True, timeout=PATIENCE)
-    assert done.stdout.split() == [str(errno.EFBIG), str(tmp_path / "0000000002.safetensors")], done.stderr
-    assert names(tmp_path) == ["0000000001.json", "0000000001.safetensors"]
-    assert Checkpoints(tmp_path).load_latest()[1] == {"i": 1}
+    assert not list(tmp_path.rglob("set-aside")), "none was bad, so none was set aside"
 
 
 @pytest.mark.parametrize("rename", [1, 2])
