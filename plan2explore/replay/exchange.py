@@ -224,7 +224,7 @@ def export_npz(path: Path, episodes: Iterable[Episode], observed: Spaces) -> Non
         "spaces": np.array(json.dumps({"observation": observation, "action": action})),
     }
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(buffer, **arrays)
     write_file(path, [buffer.getbuffer()])
 
 

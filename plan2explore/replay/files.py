@@ -32,8 +32,8 @@ FORMAT = 1
 LIMIT = 2**30
 """Most bytes of an episode: 170 times those of 501 images of 64 x 64."""
 AXES = {"image": 4, "proprio": 2, "action": 2, "reward": 1, "state": 3, "drawn": 1}
-DTYPES = {"image": np.dtype(np.uint8), "proprio": np.dtype(np.float32), "action": np.dtype(np.float32)}
-DTYPES |= dict.fromkeys(("reward", "state", "drawn"), np.dtype(np.float64))
+KINDS = {"image": "uint8", "proprio": "float32", "action": "float32"}
+DTYPES: dict[str, np.dtype[Any]] = {name: np.dtype(KINDS.get(name, "float64")) for name in AXES}
 COUNTERS = ("env_steps", "seed", "environment", "episode", "updates", "run_env_steps")
 """Numbers of the description that are used."""
 LARGEST = 10**15
@@ -55,23 +55,12 @@ def save_episode(path: Path, episode: Episode) -> None:
         if not np.can_cast(array.dtype, dtype, "safe"):
             raise ValueError(f"The episode's {name} is {array.dtype}; {dtype} is expected")
         arrays[name] = np.asarray(array, dtype, order="C")
-    _check(arrays, json.loads(json.dumps(episode.meta, default=_plain)))  # or it could not be loaded again
-    if not isinstance(episode.world, str) or not episode.world:
-        raise ValueError(f"The episode's world is {episode.world!r}; a name is expected")
-    if taken := {"format", "world"} & set(episode.meta):
-        raise ValueError(f"An episode's meta cannot have entries of these names: {', '.join(sorted(taken))}")
-    about = json.dumps({"format": FORMAT, "world": episode.world, **episode.meta}, default=_plain, allow_nan=False)
-    arrays["meta"] = np.array(about)
+    about = {"format": FORMAT, "world": episode.world, **episode.meta}
+    text = json.dumps(about, default=lambda number: number.tolist(), allow_nan=False)  # NumPy's numbers as plain ones
+    _check(arrays, json.loads(text))  # or it could not be loaded again
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # at level 6: a seventh of the time that playing takes
+    np.savez_compressed(buffer, meta=np.array(text), **arrays)  # at level 6: a seventh of the time that playing takes
     write_file(path, [buffer.getbuffer()])
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's numbers as JSON has them."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    raise TypeError(f"An episode's meta can hold text, numbers, lists and dictionaries; got {value!r}")
 
 
 # --- Reading ---
@@ -148,9 +137,9 @@ def _check(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
     for name, axes in AXES.items():
         if len(shapes[name]) != axes:
             raise ValueError(f"its {name} is {shapes[name]}; {axes} axes are expected")
-    steps = {name: shape[0] for name, shape in shapes.items() if name != "drawn"}
-    if len(set(steps.values())) > 1 or not steps["action"]:
-        raise ValueError(f"its arrays do not have the same number of steps, or none: {steps}")
+    lengths = {name: shape[0] for name, shape in shapes.items() if name != "drawn"}
+    if len(set(lengths.values())) > 1 or not lengths["action"]:
+        raise ValueError(f"its arrays do not have the same number of steps, or none: {lengths}")
     height, width, colours = shapes["image"][1:]
     if height != width or colours != 3:
         raise ValueError(f"its image is {shapes['image']}; (steps, size, size, 3) is expected")

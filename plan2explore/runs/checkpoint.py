@@ -48,9 +48,9 @@ class NewerCheckpoint(BadCheckpoint):
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
     """Writes `path`.safetensors and then `path`.json; whenever this ends, an older checkpoint or the new one is there."""
-    data_file = _beside(path, ".safetensors")
+    data_file = path.with_suffix(".safetensors")
     if _data_file_of(path) == data_file:  # not overwritten: the old JSON needs it until the new one is there
-        data_file = _beside(path, ".new.safetensors")
+        data_file = path.with_suffix(".new.safetensors")
     data = safetensors.numpy.save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     description = {
         "format": FORMAT,
@@ -61,7 +61,7 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], meta: Mapping[str,
         "meta": dict(meta),
     }
     write_file(data_file, [data])
-    write_json(_beside(path, ".json"), description)
+    write_json(path.with_suffix(".json"), description)
 
 
 def load_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
@@ -102,13 +102,9 @@ def read_arrays(
     return arrays
 
 
-def _beside(path: Path, ending: str) -> Path:
-    return path.with_name(path.name + ending)
-
-
 def _read_description(path: Path) -> dict[str, Any]:
     """Contents of a checkpoint's JSON file, with every field of the expected type."""
-    file = _beside(path, ".json")
+    file = path.with_suffix(".json")
     kinds = {"data": str, "size": int, "sha256": str, "meta": dict}
     try:
         description = read_versioned(file, read_file(file, LARGEST_JSON), FORMAT, kinds)
@@ -283,10 +279,10 @@ class Checkpoints:
                 continue
             for newer, fault in bad.items():
                 path = self.path(newer)
-                place = set_aside(_beside(path, end) for end in (".json", ".safetensors", ".new.safetensors"))
+                place = set_aside(path.with_suffix(end) for end in (".json", ".safetensors", ".new.safetensors"))
                 log.warning("%s It was moved to %s. An older checkpoint is used.", fault, place)
             return found
-        lost = sorted({path.name for path in self._data_files().values() if not _beside(path, ".json").exists()})
+        lost = sorted({path.name for path in self._data_files().values() if not path.with_suffix(".json").exists()})
         if bad or len(lost) > 1:  # a process that was killed at its first checkpoint leaves one
             faults = [*map(str, bad.values()), *(f"{name}.json is missing." for name in lost)]
             raise BadCheckpoint(
@@ -310,11 +306,11 @@ class Checkpoints:
         there = self.steps()
         newest = there if self.keep is None else there[-self.keep :]
         for other in set(there) - {*newest, steps}:
-            _beside(self.path(other), ".json").unlink(missing_ok=True)
+            self.path(other).with_suffix(".json").unlink(missing_ok=True)
         self._remove_lost()
 
     def _remove_lost(self) -> None:
         """Removes arrays that no JSON file names."""
         for file, path in self._data_files().items():
-            if not _beside(path, ".json").exists() or _data_file_of(path) not in (None, file):
+            if not path.with_suffix(".json").exists() or _data_file_of(path) not in (None, file):
                 file.unlink(missing_ok=True)

@@ -127,7 +127,7 @@ def _read_source(path: Path) -> list[Result]:
         raise RunError(f"There is no file or folder {path}: give runs, CSV files of results, or folders of either.")
     if RunFolder.is_run(path):
         return results_of(path)
-    files = [file for file in sorted(path.glob("*.csv")) if set(NEEDED) <= set(_columns_of(_lines_of(file)))]
+    files = [file for file in sorted(path.glob("*.csv")) if set(NEEDED) <= set(_columns_and_lines(file)[0])]
     runs = sorted(file.parent for file in path.glob("*/run.json"))
     if not files and not runs:
         raise RunError(f"{path} is no run, and it has neither runs nor CSV files of results in it.")
@@ -139,13 +139,12 @@ def _read_source(path: Path) -> list[Result]:
 
 def _read_csv(path: Path) -> list[Result]:
     """The lines of a CSV file of results. Those that cannot be read are named in the log and skipped."""
-    lines = _lines_of(path)
-    columns = _columns_of(lines)
+    columns, lines = _columns_and_lines(path)
     if missing := [name for name in NEEDED if name not in columns]:
         known = ", ".join(COLUMNS)
         raise RunError(f"{path} is no file of results: it has no column {missing[0]!r}. The columns are {known}.")
     found = []
-    for number, line in enumerate(lines[1:], 2):
+    for number, line in enumerate(lines, 2):
         try:  # each line by itself: a quote that is never closed spoils one line only
             row = next(csv.DictReader([line], columns), {})
             if None in row or None in row.values():
@@ -156,14 +155,11 @@ def _read_csv(path: Path) -> list[Result]:
     return found
 
 
-def _lines_of(path: Path) -> list[str]:
-    """The lines of a file of others."""
-    lines = read_file(path, LARGEST_JSON).decode("utf-8-sig", errors="replace").splitlines()
-    return [printable(line) for line in lines]
-
-
-def _columns_of(lines: list[str]) -> Sequence[str]:
-    return csv.DictReader(lines[:1]).fieldnames or ()
+def _columns_and_lines(path: Path) -> tuple[Sequence[str], list[str]]:
+    """The columns that a file's first line names, and its other lines."""
+    text = read_file(path, LARGEST_JSON).decode("utf-8-sig", errors="replace")
+    first, *others = map(printable, text.splitlines() or [""])
+    return csv.DictReader([first]).fieldnames or (), others
 
 
 def _result(line: Mapping[str, str]) -> Result:
@@ -191,7 +187,7 @@ def append_results(path: Path, results: Iterable[Result]) -> int:
     known = {_identity(result) for result in _read_csv(path)} if whole else set()
     written = {_identity(result): result for result in (_result(_words(each)) for each in results)}
     new = [result for identity, result in written.items() if not known & {identity, _untold(result)}]
-    columns = _columns_of(_lines_of(path)) if whole else COLUMNS  # an older file keeps its own
+    columns = _columns_and_lines(path)[0] if whole else COLUMNS  # an older file keeps its own
     path.parent.mkdir(parents=True, exist_ok=True)
     if new or not whole:
         append(path, (b"\n" if torn else b"") + csv_bytes([_words(result) for result in new], columns, head=not whole))
@@ -210,10 +206,8 @@ def csv_bytes(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = (), he
 
 def _words(result: Result) -> dict[str, str]:
     """A result as a file has it: scores to a thousandth."""
-    words = {name: "" if value is None else value for name, value in asdict(result).items()}
-    numbers = {"score": f"{result.score:.3f}", "std": f"{result.std:.3f}"}
-    wall = {"wall_s": f"{result.wall_s:.1f}"} if result.wall_s is not None else {}
-    return {name: str(value) for name, value in (words | numbers | wall).items()}
+    forms = {"score": ".3f", "std": ".3f", "wall_s": ".1f"}
+    return {name: "" if value is None else format(value, forms.get(name, "")) for name, value in asdict(result).items()}
 
 
 # --- Run folders ---

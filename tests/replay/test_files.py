@@ -125,8 +125,7 @@ def test_other_layouts_of_the_same_numbers_are_stored_and_read(tmp_path):
         {"reward": np.zeros(12, complex)},
         {"proprio": np.full((12, 3), np.nan, np.float32)},
         {"image": np.zeros((12, 8, 8, 3), np.float32)},
-        {"meta": {"format": 3}},
-        {"world": None},
+        {"meta": {"env_steps": 20}},
     ],
 )
 def test_what_could_not_be_loaded_is_not_saved(tmp_path, changes):
