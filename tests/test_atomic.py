@@ -1,7 +1,6 @@
 """A file is whole or as it was, and an error names it."""
 
 import errno
-import os
 import subprocess
 import sys
 
@@ -33,15 +32,9 @@ def test_a_file_that_cannot_grow_stays_as_it_was(tmp_path):
     assert file.read_bytes() == b"old" and list(tmp_path.iterdir()) == [file]
 
 
-def test_whatever_stops_a_writer_the_old_file_stays(tmp_path, monkeypatch):
+def test_whatever_stops_a_writer_the_old_file_stays(tmp_path):
     file = tmp_path / "file"
     write_file(file, [b"o", memoryview(b"ld")])
-    real = os.write
-
-    def full(where, data):
-        if len(data) < 20:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return real(where, data[: len(data) // 2])
 
     def interrupted():
         yield b"new"
@@ -49,9 +42,6 @@ def test_whatever_stops_a_writer_the_old_file_stays(tmp_path, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         write_file(file, interrupted())
-    monkeypatch.setattr(os, "write", full)
-    with pytest.raises(OSError, match=r"No space left on device: .*/file'"):
-        write_file(file, [b"x" * 100])
     assert file.read_bytes() == b"old" and list(tmp_path.iterdir()) == [file]
 
 

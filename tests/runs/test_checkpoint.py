@@ -183,51 +183,28 @@ def test_anyone_can_read_the_arrays(tmp_path):
     np.testing.assert_array_equal(found["model/params"], ARRAYS["model/params"])
 
 
-def damage(path: Path, how: str) -> None:
-    data, text = path.with_name("one.safetensors"), path.with_name("one.json")
-    if how == "cut":
-        data.write_bytes(data.read_bytes()[:-100])
-    elif how == "flipped":
-        content = bytearray(data.read_bytes())
-        content[len(content) // 2] ^= 4
-        data.write_bytes(content)
-    elif how == "no arrays":
-        data.unlink()
-    elif how == "no JSON":
-        text.unlink()
-    elif how == "cut JSON":
-        text.write_bytes(text.read_bytes()[:50])
-    elif how == "JSON list":
-        text.write_text("[1, 2]")
-    elif how == "nested JSON":
-        text.write_text("[" * 200_000)
-    elif how == "field":
-        edit(text, size="many")
-    elif how == "pointer":
-        edit(text, data="../../etc/passwd")
-    elif how == "binary JSON":
-        text.write_bytes(b"\x80\x04\xff\x00")
+def flip_a_bit(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.write_bytes(content)
 
 
-FAULTS = {
-    "cut": r"one\.safetensors is damaged: it has .* bytes instead of",
-    "flipped": r"one\.safetensors is damaged: its checksum",
-    "no arrays": r"one\.safetensors is missing",
-    "no JSON": r"one\.json is missing",
-    "cut JSON": r"one\.json is damaged",
-    "JSON list": r"one\.json is damaged",
-    "nested JSON": r"one\.json is damaged",
-    "field": r"one\.json is damaged: no proper 'size'",
-    "pointer": r"one\.json is damaged: no proper 'data'",
-    "binary JSON": r"one\.json is damaged",
+DAMAGE = {
+    "safetensors is damaged: it has .* bytes instead of": lambda data, text: data.write_bytes(data.read_bytes()[:-100]),
+    "safetensors is damaged: its checksum": lambda data, text: flip_a_bit(data),
+    "safetensors is missing": lambda data, text: data.unlink(),
+    "json is missing": lambda data, text: text.unlink(),
+    "json is damaged: it is not": lambda data, text: text.write_bytes(text.read_bytes()[:50]),
+    "json is damaged: no proper 'size'": lambda data, text: edit(text, size="many"),
+    "json is damaged: no proper 'data'": lambda data, text: edit(text, data="../../etc/passwd"),
 }
 
 
-@pytest.mark.parametrize("how", FAULTS)
-def test_damage_is_named(how, tmp_path):
+@pytest.mark.parametrize("fault", DAMAGE)
+def test_damage_is_named(fault, tmp_path):
     save_arrays(tmp_path / "one", ARRAYS, {})
-    damage(tmp_path / "one", how)
-    with pytest.raises(BadCheckpoint, match=FAULTS[how]):
+    DAMAGE[fault](tmp_path / "one.safetensors", tmp_path / "one.json")
+    with pytest.raises(BadCheckpoint, match=rf"one\.{fault}"):
         load_arrays(tmp_path / "one")
 
 
