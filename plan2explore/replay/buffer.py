@@ -77,7 +77,7 @@ class Replay:
     """
 
     def __init__(self, place: Place, capacity: int, streams: int, spaces: Spaces, batch: int, length: int) -> None:
-        self.place, self.streams, self.batch, self.length = place, streams, batch, length
+        self.batch, self.length = batch, length
         self.ring = -(-capacity // streams)
         """Steps for which each stream has room."""
         self.columns = columns_of(spaces)

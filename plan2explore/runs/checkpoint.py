@@ -209,7 +209,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path, keep: int | None = 2) -> None:
         self.folder, self.keep = folder, keep
-        self._writer: ThreadPoolExecutor | None = None
+        self._writer = ThreadPoolExecutor(1, "checkpoint")
         self._saving: Future[None] | None = None
 
     def steps(self) -> list[int]:
@@ -228,7 +228,6 @@ class Checkpoints:
     def save_soon(self, steps: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
         """`save` in the background, after the previous one. Its error is raised by whatever is called next."""
         self.wait()
-        self._writer = self._writer or ThreadPoolExecutor(1, "checkpoint")
         self._saving = self._writer.submit(self._save, steps, arrays, dict(meta))
 
     def wait(self) -> None:

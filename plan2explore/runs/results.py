@@ -69,18 +69,13 @@ def read_results(sources: Iterable[str | Path]) -> list[Result]:
     for result in (result for source in sources for result in _read_source(Path(source))):
         identity = _identity(result)
         found[identity] = found.pop(identity, result)  # moved to the end: newer adaptations stay behind older ones
-    told = {_untold(result) for result in found.values() if result.adaptation}
-    return [result for identity, result in found.items() if identity not in told]
+    vague = {_identity(replace(result, adaptation="")) for result in found.values() if result.adaptation}
+    return [result for identity, result in found.items() if identity not in vague]  # of files that tell no adaptations
 
 
 def _identity(result: Result) -> tuple[Any, ...]:
     """What tells results apart. How a run came about may have been told otherwise later, when it was resumed."""
     return tuple(value for name, value in asdict(result).items() if name not in ("commit", "hardware", "wall_s"))
-
-
-def _untold(result: Result) -> tuple[Any, ...]:
-    """The identity that a result has in a file that does not tell its adaptation."""
-    return _identity(replace(result, adaptation=""))
 
 
 def one_each(results: Iterable[Result]) -> list[Result]:
@@ -185,12 +180,13 @@ def append_results(path: Path, results: Iterable[Result]) -> int:
     path = Path(path)
     whole, torn = split_lines(path)
     known = {_identity(result) for result in _read_csv(path)} if whole else set()
-    written = {_identity(result): result for result in (_result(_words(each)) for each in results)}
-    new = [result for identity, result in written.items() if not known & {identity, _untold(result)}]
+    written = {_identity(result): result for result in (_result(_row(each)) for each in results)}
+    # A file may not tell adaptations.
+    new = [each for identity, each in written.items() if not known & {identity, _identity(replace(each, adaptation=""))}]
     columns = _columns_and_lines(path)[0] if whole else COLUMNS  # an older file keeps its own
     path.parent.mkdir(parents=True, exist_ok=True)
     if new or not whole:
-        append(path, (b"\n" if torn else b"") + csv_bytes([_words(result) for result in new], columns, head=not whole))
+        append(path, (b"\n" if torn else b"") + csv_bytes([_row(result) for result in new], columns, head=not whole))
     return len(new)
 
 
@@ -204,7 +200,7 @@ def csv_bytes(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = (), he
     return text.getvalue().encode()
 
 
-def _words(result: Result) -> dict[str, str]:
+def _row(result: Result) -> dict[str, str]:
     """A result as a file has it: scores to a thousandth."""
     forms = {"score": ".3f", "std": ".3f", "wall_s": ".1f"}
     return {name: "" if value is None else format(value, forms.get(name, "")) for name, value in asdict(result).items()}
