@@ -1,6 +1,6 @@
 """Files that are whole or not there at all, whenever the process ends: a side file, fsync, rename.
 
-Side files begin with a dot, end in `.part` and are nobody's: the next writer of the folder may remove them.
+Side files begin with a dot and end in `.part`; the next writer of the folder may remove them.
 """
 
 import os

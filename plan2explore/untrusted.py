@@ -11,7 +11,7 @@ from typing import Any
 from plan2explore import __version__
 
 LARGEST = 2**64
-"""Whole numbers beyond it are nobody's: no array could hold them."""
+"""Larger whole numbers are refused: no array could hold them."""
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters by which text could steer a terminal: all control characters but tab and newline."""
 FOREIGN = "wandb"
@@ -73,7 +73,7 @@ def read_file(path: Path, most: int) -> bytes:
     if not path.is_file():
         raise ValueError(f"{path} is missing")
     if (size := path.stat().st_size) > most:
-        raise ValueError(f"{path} has {size:,} bytes, so it is none of ours")
+        raise ValueError(f"{path} has {size:,} bytes; at most {most:,} are read")
     return path.read_bytes()
 
 

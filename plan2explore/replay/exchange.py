@@ -116,17 +116,16 @@ def _open_minari(name: str) -> Source:
 
 def _open_npz(path: Path) -> Source:
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+        with np.load(path, allow_pickle=False) as file:
             need, room = sum(each.file_size for each in file.zip.infolist()), host_room()
             if need > room:
                 raise TooLittleMemoryError(f"{path} needs {gigabytes(need)}, and host memory has {gigabytes(room)} free.")
-            arrays = {name: file[name] for name in file.files}
-        observations = {name: array for name, array in arrays.items() if name.partition("/")[0] == "observations"}
-        known = parse_object(str(arrays.get("spaces")))
+            arrays = dict(file)
     except TooLittleMemoryError:
         raise
     except Exception as error:  # a damaged archive fails in a dozen ways
         raise ValueError(f"{path} is no data set: {error}") from None
+    observations = {name: array for name, array in arrays.items() if name.partition("/")[0] == "observations"}
     missing = [name for name in ("actions", "terminations") if name not in arrays]
     if missing or not observations:
         raise ValueError(f"{path} is no data set: it has no array {(missing or ['observations'])[0]!r}")
@@ -148,7 +147,7 @@ def _open_npz(path: Path) -> Source:
             whole = seen.get("observations", {name.partition("/")[2]: each for name, each in seen.items()})
             yield Trajectory(whole, action[start:stop], rewards[start:stop], bool(arrays["terminations"][stop - 1]))
 
-    if known:
+    if known := parse_object(str(arrays.get("spaces"))):
         observed, acted = (space_from_json(known.get(name)) for name in ("observation", "action"))
     else:
         observed, acted = _observation_space(observations), _action_space(path, arrays)

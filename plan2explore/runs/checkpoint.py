@@ -287,8 +287,8 @@ class Checkpoints:
             raise BadCheckpoint(
                 f"No checkpoint in {self.folder} can be read, so the run cannot be resumed. {' '.join(faults)} "
                 "No checkpoint, episode, metric or evaluation was touched. "
-                f"Put back a copy of a checkpoint, both files; or remove {self.folder}, and the same command learns "
-                "anew from the episodes that are there, with metrics and evaluations anew too."
+                f"Put back a copy of a checkpoint, both files; or remove {self.folder} and rerun the command to train anew "
+                "from the episodes that are there, with new metrics and evaluations."
             )
         return None
 

@@ -108,7 +108,7 @@ def test_a_huge_file_is_not_read(tmp_path):
     for name, size, read in (("run.json", files.LARGEST_JSON, RunFolder.open), ("lines", files.LARGEST_LINES, read_lines)):
         with open(tmp_path / name, "wb") as file:
             file.truncate(size + 1)  # takes no room on the disk
-        with pytest.raises(ValueError, match=rf"{name} has {size + 1:,} bytes, so it is none of ours"):
+        with pytest.raises(ValueError, match=rf"{name} has {size + 1:,} bytes; at most {size:,} are read"):
             read(tmp_path if read == RunFolder.open else tmp_path / name)
 
 
