@@ -1,6 +1,6 @@
 """Files that are whole or not there at all, whenever the process ends: a side file, fsync, rename.
 
-Side files begin with a dot, end in `.part` and are nobody's: the next writer of the folder may remove them.
+Side files begin with a dot and end in `.part`; the next writer of the folder may remove them.
 """
 
 import os
@@ -27,16 +27,13 @@ def write_file(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
 
 def append(path: Path, data: bytes) -> None:
     """Adds to the end of a file, all or nothing: a full disk leaves it as it was."""
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    try:
-        size = os.fstat(file).st_size
+    with open(path, "ab", buffering=0) as file:
+        size = file.tell()
         try:
-            _write_all(file, data)
+            _write_all(file.fileno(), data)
         except OSError as error:
-            os.ftruncate(file, size)
+            file.truncate(size)
             raise _named(error, path) from None
-    finally:
-        os.close(file)
 
 
 def _write_all(file: int, piece: bytes | memoryview) -> None:

@@ -1,17 +1,17 @@
 """What is demanded of files that others may have written, whoever reads them. Nothing in them is executed."""
 
 import json
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from plan2explore import __version__
 
 LARGEST = 2**64
-"""Whole numbers beyond it are nobody's: no array could hold them."""
+"""Larger whole numbers are refused: no array could hold them."""
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters by which text could steer a terminal: all control characters but tab and newline."""
 FOREIGN = "wandb"
@@ -21,7 +21,7 @@ FOREIGN = "wandb"
 def parse_object(text: bytes | str) -> dict[str, Any] | None:
     """An object of strict JSON, or none: no NaN, no number that is not finite or too large, no control characters."""
     try:
-        content = json.loads(text, parse_float=_finite, parse_int=_moderate, parse_constant=_refuse)
+        content = json.loads(text, parse_float=_number, parse_int=_number, parse_constant=_number)
         if not isinstance(content, dict) or any(map(CONTROL.search, _texts(content))):
             return None
     except (ValueError, RecursionError):
@@ -29,28 +29,19 @@ def parse_object(text: bytes | str) -> dict[str, Any] | None:
     return content
 
 
-def _finite(word: str) -> float:
-    number = float(word)
-    return number if abs(number) < float("inf") else _refuse(word)
-
-
-def _moderate(word: str) -> int:
-    return int(word) if len(word) <= len(str(LARGEST)) and abs(int(word)) < LARGEST else _refuse(word)
-
-
-def _refuse(word: str) -> Any:
-    raise ValueError(f"{word:.40} is no number")
+def _number(word: str) -> int | float:
+    number, most = (int(word), LARGEST) if word.lstrip("-").isdigit() else (float(word), math.inf)
+    if not abs(number) < most:
+        raise ValueError(f"{word:.40} is no number")
+    return number
 
 
 def _texts(content: Any) -> Iterator[str]:
     if isinstance(content, str):
         yield content
     elif isinstance(content, dict | list):
-        for part in content:
+        for part in (*content, *content.values()) if isinstance(content, dict) else content:
             yield from _texts(part)
-        if isinstance(content, dict):
-            for part in content.values():
-                yield from _texts(part)
 
 
 class NewerFormat(ValueError):
@@ -82,7 +73,7 @@ def read_file(path: Path, most: int) -> bytes:
     if not path.is_file():
         raise ValueError(f"{path} is missing")
     if (size := path.stat().st_size) > most:
-        raise ValueError(f"{path} has {size:,} bytes, so it is none of ours")
+        raise ValueError(f"{path} has {size:,} bytes; at most {most:,} are read")
     return path.read_bytes()
 
 
@@ -94,23 +85,21 @@ def check_counters(values: Mapping[str, Any], most: Mapping[str, int]) -> None:
             raise ValueError(f"its {name} is {value!r:.40}; a whole number from 0 to {limit:,} is expected")
 
 
-def check_links(folder: Path, root: str | None = None, foreign: str = FOREIGN) -> None:
+def check_links(folder: Path, foreign: str = FOREIGN) -> None:
     """Raises a `ValueError` for a link that leads out of a folder, and for pipes and devices in it: nothing is followed.
 
     Folders called `foreign` are not looked into.
     """
-    root = root or os.path.realpath(folder)
-    with suppress(FileNotFoundError, PermissionError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_symlink():
-                target = os.path.realpath(entry.path)
+    root = os.path.realpath(folder)
+    for place, folders, files in os.walk(folder):
+        for path in (os.path.join(place, name) for name in (*folders, *files)):
+            if os.path.islink(path):
+                target = os.path.realpath(path)
                 if os.path.commonpath([root, target]) != root:
-                    raise ValueError(f"{entry.path} is a link out of {root}, to {target}: put a copy in its place.")
-            elif entry.is_dir():
-                if entry.name != foreign:
-                    check_links(Path(entry.path), root, foreign)
-            elif not entry.is_file():
-                raise ValueError(f"{entry.path} is neither a file nor a folder: remove it.")
+                    raise ValueError(f"{path} is a link out of {root}, to {target}: put a copy in its place.")
+            elif not os.path.isdir(path) and not os.path.isfile(path) and os.path.lexists(path):
+                raise ValueError(f"{path} is neither a file nor a folder: remove it.")
+        folders[:] = [name for name in folders if name != foreign]
 
 
 def printable(text: str) -> str:

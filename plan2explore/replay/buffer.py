@@ -6,6 +6,7 @@ memory. Both places draw the same sequences with the same key.
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -43,13 +44,8 @@ def columns_of(spaces: Spaces) -> dict[str, Column]:
     columns = {"is_first": flag, "is_terminal": flag}
     if spaces.image is not None:
         columns["image"] = Column((spaces.image, spaces.image, 3), np.dtype(np.uint8))
-    vectors = {
-        "action": spaces.action,
-        "proprio": spaces.proprio,
-        "features": spaces.features,
-        "reward": spaces.tasks or None,
-    }
-    return columns | {name: Column((size,), np.dtype(np.float32)) for name, size in vectors.items() if size is not None}
+    sizes = {"action": spaces.action, "proprio": spaces.proprio, "features": spaces.features, "reward": spaces.tasks or None}
+    return columns | {name: Column((size,), np.dtype(np.float32)) for name, size in sizes.items() if size is not None}
 
 
 def replay_rows(
@@ -81,7 +77,7 @@ class Replay:
     """
 
     def __init__(self, place: Place, capacity: int, streams: int, spaces: Spaces, batch: int, length: int) -> None:
-        self.place, self.streams, self.batch, self.length = place, streams, batch, length
+        self.batch, self.length = batch, length
         self.ring = -(-capacity // streams)
         """Steps for which each stream has room."""
         self.columns = columns_of(spaces)
@@ -164,8 +160,7 @@ class Replay:
 
     def _checked(self, rows: Rows) -> dict[str, np.ndarray]:
         """The rows as they are stored: copied, each step flat."""
-        missing = self.columns.keys() - rows.keys()
-        if missing:
+        if missing := self.columns.keys() - rows.keys():
             raise ValueError(f"Replay needs {', '.join(sorted(missing))} of each step")
         count = len(rows["action"])
         checked = {}
@@ -246,7 +241,10 @@ class HostStore:
     def __init__(self, columns: Mapping[str, Column], capacity: int) -> None:
         self._columns = columns
         self._stored = {name: np.empty((capacity, prod(shape)), dtype) for name, (shape, dtype) in columns.items()}
-        self.draws_on = host_device()  # an accelerator would first finish the updates that wait in its queue
+        # An accelerator would first finish the updates that wait in its queue.
+        self.draws_on = jax.devices()[0]
+        with suppress(RuntimeError):  # JAX was told to leave the CPU alone
+            self.draws_on = jax.local_devices(backend="cpu")[0]
 
     def write(self, places: np.ndarray, rows: dict[str, np.ndarray]) -> None:
         for name, array in self._stored.items():
@@ -269,14 +267,6 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     room = np.empty(size + 64, np.uint8)
     start = -room.ctypes.data % 64
     return room[start : start + size].view(dtype).reshape(shape)
-
-
-def host_device() -> Any:
-    """JAX's CPU, or its default device where it was told to leave the CPU alone."""
-    try:
-        return jax.local_devices(backend="cpu")[0]
-    except RuntimeError:
-        return jax.devices()[0]
 
 
 # --- Where there is room ---
@@ -352,12 +342,9 @@ def host_room(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup"))
 def group_room(group: Path) -> int | None:
     """Bytes that a control group leaves, if it limits memory. Cached files do not count: the kernel drops them."""
     for limit, usage in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
-        try:
+        with suppress(OSError):
             most, used = (group / limit).read_text(), (group / usage).read_text()
             stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        except OSError:
-            continue
-        if most.strip() != "max":
-            cached = int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))
-            return max(0, int(most) - int(used) + cached)
+            if most.strip() != "max":
+                return max(0, int(most) - int(used) + int(stat.get("total_inactive_file", stat.get("inactive_file", 0))))
     return None

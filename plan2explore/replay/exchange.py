@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from gymnasium import spaces as gym
 
@@ -75,11 +76,7 @@ class Source:
 
 def _at(tree: Any, step: int) -> Any:
     """One step of arrays that have a leading axis of steps."""
-    if isinstance(tree, dict):
-        return {key: _at(part, step) for key, part in tree.items()}
-    if isinstance(tree, tuple):
-        return tuple(_at(part, step) for part in tree)
-    return tree[step]
+    return jax.tree.map(lambda array: array[step], tree)
 
 
 # --- In ---
@@ -119,17 +116,16 @@ def _open_minari(name: str) -> Source:
 
 def _open_npz(path: Path) -> Source:
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+        with np.load(path, allow_pickle=False) as file:
             need, room = sum(each.file_size for each in file.zip.infolist()), host_room()
             if need > room:
                 raise TooLittleMemoryError(f"{path} needs {gigabytes(need)}, and host memory has {gigabytes(room)} free.")
-            arrays = {name: file[name] for name in file.files}
-        observations = {name: array for name, array in arrays.items() if name.partition("/")[0] == "observations"}
-        known = parse_object(str(arrays.get("spaces")))
+            arrays = dict(file)
     except TooLittleMemoryError:
         raise
     except Exception as error:  # a damaged archive fails in a dozen ways
         raise ValueError(f"{path} is no data set: {error}") from None
+    observations = {name: array for name, array in arrays.items() if name.partition("/")[0] == "observations"}
     missing = [name for name in ("actions", "terminations") if name not in arrays]
     if missing or not observations:
         raise ValueError(f"{path} is no data set: it has no array {(missing or ['observations'])[0]!r}")
@@ -151,7 +147,7 @@ def _open_npz(path: Path) -> Source:
             whole = seen.get("observations", {name.partition("/")[2]: each for name, each in seen.items()})
             yield Trajectory(whole, action[start:stop], rewards[start:stop], bool(arrays["terminations"][stop - 1]))
 
-    if known:
+    if known := parse_object(str(arrays.get("spaces"))):
         observed, acted = (space_from_json(known.get(name)) for name in ("observation", "action"))
     else:
         observed, acted = _observation_space(observations), _action_space(path, arrays)
@@ -213,13 +209,9 @@ def trajectory_of(episode: Episode, observed: Spaces) -> Trajectory:
 def export_npz(path: Path, episodes: Iterable[Episode], observed: Spaces) -> None:
     """Writes all episodes as one archive. They are in memory together."""
     found = [trajectory_of(episode, observed) for episode in episodes]
-    keys = found[0].observations.keys() if isinstance(found[0].observations, dict) else [None]
-    arrays = {
-        f"observations/{key}" if key else "observations": np.concatenate(
-            [each.observations[key] if key else each.observations for each in found]
-        )
-        for key in keys
-    }
+    observations: Any = jax.tree.map(lambda *parts: np.concatenate(parts), *(each.observations for each in found))
+    named = {f"/{key}": part for key, part in observations.items()} if isinstance(observations, dict) else {"": observations}
+    arrays = {f"observations{name}": part for name, part in named.items()}
     last = np.concatenate([np.arange(len(each)) == len(each) - 1 for each in found])
     terminated = np.repeat([each.terminated for each in found], [len(each) for each in found])
     observation, action = map(space_to_json, export_spaces(observed))
@@ -231,7 +223,7 @@ def export_npz(path: Path, episodes: Iterable[Episode], observed: Spaces) -> Non
         "spaces": np.array(json.dumps({"observation": observation, "action": action})),
     }
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(buffer, **arrays)
     write_file(path, [buffer.getbuffer()])
 
 

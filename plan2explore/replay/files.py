@@ -30,12 +30,10 @@ log = logging.getLogger("plan2explore.replay")
 FORMAT = 1
 """The version of the format. A reader refuses files of a later one."""
 LIMIT = 2**30
-"""Most bytes of an episode's arrays: 170 times those of 501 images of 64 x 64."""
-META_LIMIT = 2**22
-"""Most bytes of the description."""
+"""Most bytes of an episode: 170 times those of 501 images of 64 x 64."""
 AXES = {"image": 4, "proprio": 2, "action": 2, "reward": 1, "state": 3, "drawn": 1}
-TYPES = ("uint8", "float32", "float32", "float64", "float64", "float64")
-DTYPES: dict[str, np.dtype[Any]] = {name: np.dtype(kind) for name, kind in zip(AXES, TYPES, strict=True)}
+KINDS = {"image": "uint8", "proprio": "float32", "action": "float32"}
+DTYPES: dict[str, np.dtype[Any]] = {name: np.dtype(KINDS.get(name, "float64")) for name in AXES}
 COUNTERS = ("env_steps", "seed", "environment", "episode", "updates", "run_env_steps")
 """Numbers of the description that are used."""
 LARGEST = 10**15
@@ -57,25 +55,12 @@ def save_episode(path: Path, episode: Episode) -> None:
         if not np.can_cast(array.dtype, dtype, "safe"):
             raise ValueError(f"The episode's {name} is {array.dtype}; {dtype} is expected")
         arrays[name] = np.asarray(array, dtype, order="C")
-    # What could not be loaded again is refused here.
-    _check_shapes({name: array.shape for name, array in arrays.items()})
-    _check_values(arrays, json.loads(json.dumps(episode.meta, default=_plain)))
-    if not isinstance(episode.world, str) or not episode.world:
-        raise ValueError(f"The episode's world is {episode.world!r}; a name is expected")
-    if taken := {"format", "world"} & set(episode.meta):
-        raise ValueError(f"An episode's meta cannot have entries of these names: {', '.join(sorted(taken))}")
-    about = json.dumps({"format": FORMAT, "world": episode.world, **episode.meta}, default=_plain, allow_nan=False)
-    arrays["meta"] = np.array(about)
+    about = {"format": FORMAT, "world": episode.world, **episode.meta}
+    text = json.dumps(about, default=lambda number: number.tolist(), allow_nan=False)  # NumPy's numbers as plain ones
+    _check(arrays, json.loads(text))  # or it could not be loaded again
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # at level 6: a seventh of the time that playing takes
+    np.savez_compressed(buffer, meta=np.array(text), **arrays)  # at level 6: a seventh of the time that playing takes
     write_file(path, [buffer.getbuffer()])
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's numbers as JSON has them."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    raise TypeError(f"An episode's meta can hold text, numbers, lists and dictionaries; got {value!r}")
 
 
 # --- Reading ---
@@ -102,84 +87,64 @@ def load_episode(path: Path, images: bool = True) -> Episode:
                 raise
             raise BadEpisode(f"{path} cannot be read as an episode: {error}") from error
         except Exception as error:  # a damaged archive fails in a dozen ways within zipfile, zlib and NumPy
-            reason = str(error) or type(error).__name__
-            raise BadEpisode(f"{path} cannot be read as an episode: {reason}") from error
+            raise BadEpisode(f"{path} cannot be read as an episode: {str(error) or type(error).__name__}") from error
 
 
 def _read(archive: zipfile.ZipFile, images: bool) -> Episode:
-    meta = _read_meta(archive)  # first: a newer format may have other arrays
-    names, expected = sorted(archive.namelist()), sorted(f"{name}.npy" for name in (*DTYPES, "meta"))
+    members = archive.infolist()
+    if (size := sum(member.file_size for member in members)) > LIMIT:
+        raise ValueError(f"its arrays have {size:,} bytes, more than {LIMIT:,}")
+    # First: a newer format may have other arrays.
+    meta = read_versioned("its meta", str(_read_array(archive, "meta", None)), FORMAT, {"world": str})
+    del meta["format"]
+    names, expected = sorted(member.filename for member in members), sorted(f"{name}.npy" for name in (*DTYPES, "meta"))
     if names != expected:
         raise ValueError(f"it holds {', '.join(map(repr, names[:20]))}; expected are {', '.join(expected)}")
-    shapes = {name: _read_header(archive, name, dtype, LIMIT) for name, dtype in DTYPES.items()}
-    size = sum(prod(shapes[name]) * dtype.itemsize for name, dtype in DTYPES.items())
-    if size > LIMIT:
-        raise ValueError(f"its arrays have {size:,} bytes, more than {LIMIT:,}")
-    _check_shapes(shapes)
-    arrays = {name: _read_array(archive, name) for name in DTYPES if images or name != "image"}
+    arrays = {name: _read_array(archive, name, dtype) for name, dtype in DTYPES.items() if images or name != "image"}
     if not images:
         arrays["image"] = np.zeros((len(arrays["action"]), 0, 0, 3), np.uint8)
     world = meta.pop("world")
-    _check_values(arrays, meta)
+    _check(arrays, meta)
     return Episode(world=world, meta=meta, **arrays)
 
 
-def _read_meta(archive: zipfile.ZipFile) -> dict[str, Any]:
-    """The description: an object of JSON, of a format that is known here."""
-    if archive.namelist().count("meta.npy") != 1:
-        raise ValueError("it has no description, 'meta'")
-    shape = _read_header(archive, "meta", None, META_LIMIT)
-    text = str(_read_array(archive, "meta")[()]) if shape == () else ""
-    meta = read_versioned("its meta", text, FORMAT, {"world": str})
-    del meta["format"]
-    return meta
-
-
-def _read_header(archive: zipfile.ZipFile, name: str, dtype: np.dtype | None, limit: int) -> tuple[int, ...]:
-    """The shape that an array will have, once it is certain that it can be read safely. No type: text."""
+def _read_array(archive: zipfile.ZipFile, name: str, dtype: np.dtype | None) -> np.ndarray:
+    """An array of this type, or text. No more is read than the archive says, and no room made for what is not there."""
     member = archive.getinfo(f"{name}.npy")
-    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others are unpacked without a limit
         raise ValueError(f"its {name} is compressed by a method that is not in use here")
-    with archive.open(member) as file:
-        version = np.lib.format.read_magic(file)
-        if version not in ((1, 0), (2, 0)):
-            raise ValueError(f"its {name} is in an unknown version of NumPy's format")
-        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, found = header(file)
-        start = file.tell()
+    with archive.open(member) as opened:
+        file = io.BytesIO(opened.read(member.file_size))  # the last byte read, zipfile compares the checksum
+    version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"its {name} is in an unknown version of NumPy's format")
+    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, found = header(file)
     if found.kind != "U" if dtype is None else found != dtype:
         raise ValueError(f"its {name} is {found}; {dtype or 'text'} is expected")
-    if min(shape, default=0) < 0 or prod(shape) * found.itemsize > limit:
-        raise ValueError(f"its {name} claims to be {shape}, more than the {limit:,} bytes that are allowed")
-    if start + prod(shape) * found.itemsize != member.file_size:
-        raise ValueError(f"its {name} claims to be {shape}, but has {member.file_size - start:,} bytes")
-    return shape
-
-
-def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    """An array whose header was checked. Its last byte read, zipfile compares the checksum."""
-    with archive.open(f"{name}.npy") as file:
-        return np.asarray(np.lib.format.read_array(file, allow_pickle=False), order="C")
+    rest = member.file_size - file.tell()
+    if min(shape, default=0) < 0 or prod(shape) * found.itemsize != rest:
+        raise ValueError(f"its {name} claims to be {shape}, but has {rest:,} bytes")
+    file.seek(0)
+    return np.asarray(np.lib.format.read_array(file, allow_pickle=False), order="C")
 
 
 # --- What an episode must be ---
 
 
-def _check_shapes(shapes: Mapping[str, tuple[int, ...]]) -> None:
+def _check(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
+    shapes = {name: array.shape for name, array in arrays.items()}
     for name, axes in AXES.items():
         if len(shapes[name]) != axes:
             raise ValueError(f"its {name} is {shapes[name]}; {axes} axes are expected")
-    steps = {name: shape[0] for name, shape in shapes.items() if name != "drawn"}
-    if len(set(steps.values())) > 1 or not steps["action"]:
-        raise ValueError(f"its arrays do not have the same number of steps, or none: {steps}")
+    lengths = {name: shape[0] for name, shape in shapes.items() if name != "drawn"}
+    if len(set(lengths.values())) > 1 or not lengths["action"]:
+        raise ValueError(f"its arrays do not have the same number of steps, or none: {lengths}")
     height, width, colours = shapes["image"][1:]
     if height != width or colours != 3:
         raise ValueError(f"its image is {shapes['image']}; (steps, size, size, 3) is expected")
     if not shapes["state"][1]:
         raise ValueError("its state has no room for env steps")
-
-
-def _check_values(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
     for name in ("proprio", "action", "reward", "drawn"):
         if not np.isfinite(arrays[name]).all():
             raise ValueError(f"its {name} is not finite everywhere")
@@ -225,8 +190,6 @@ class EpisodeFolder:
 
     def save(self, number: int, episode: Episode) -> None:
         """Saves an episode under this number, in place of the one that may be there."""
-        if self.read_only:
-            raise RuntimeError(f"{self.path} was opened to be read only")
         save_episode(self.path_of(number), episode)
 
     def load(self, number: int, images: bool = True) -> Episode:

@@ -49,9 +49,9 @@ def relabel(episodes: Episode | Sequence[Episode], task: Task, workers: int | No
         return [label(episode, task, where) for episode, where in named]
     size = min(MOST_AT_ONCE, -(-len(named) // workers))
     own, *shares = [named[start : start + size] for start in range(0, len(named), size)]
-    told = cloudpickle.dumps(task), registered()
+    job = cloudpickle.dumps(task), registered()
     with ThreadPoolExecutor(workers) as pool:  # its threads only wait for their processes
-        others = pool.map(functools.partial(_in_process, told), shares)
+        others = pool.map(functools.partial(_in_process, job), shares)
         found = [label(episode, task, where) for episode, where in own]  # others start for a second
         return found + [rewards for share in others for rewards in share]
 
@@ -79,15 +79,9 @@ def label_rows(
 ) -> np.ndarray:
     """The rewards, float64 (n,), of n steps of an episode, none of them its first observation.
 
-    Args:
-        world: the name given to `make`.
-        task: what to reward.
-        state: float64 (n, action_repeat, state), as in `Episode`.
-        drawn: float64 (drawn,), the episode's.
-        before: float64 (state,), the last state before these steps; only `gymnasium:` worlds need it.
-        first_step: number of the first of these steps in its episode, for errors.
-        where: what errors call the episode.
-        spaces: of a data set's observations and actions, as its episodes describe them.
+    `state` (n, action_repeat, state) and `drawn` are as in `Episode`. `before` (state,) is the last state before these
+    steps; only `gymnasium:` worlds need it. `first_step` is the first one's number in its episode, and `where` the
+    episode's name, both for errors. `spaces` are those that a data set's episodes describe.
     """
     try:
         return _labeller(world, task, spaces)(Segment(state, drawn, before, first_step, where))
@@ -206,14 +200,14 @@ def _of_transitions(parts: ObservationParts, actions: ActionVector, task: Task, 
     return rewards
 
 
-def _in_process(told: tuple[bytes, Any], share: list[tuple[Episode, str]]) -> list[np.ndarray]:
+def _in_process(job: tuple[bytes, Any], share: list[tuple[Episode, str]]) -> list[np.ndarray]:
     """Labels a share of the episodes in a process of its own, without their images."""
     empty: dict[str, Any] = dict.fromkeys(("image", "proprio", "reward"), np.zeros(0))
     bare = [(dataclasses.replace(episode, **empty), where) for episode, where in share]
     # A plain child instead of multiprocessing: it works from any script, and inherits nothing of JAX's threads.
     child = subprocess.run(
         python_command("from plan2explore.replay.relabel import _child; _child()"),
-        input=pickle.dumps((*told, bare)),
+        input=pickle.dumps((*job, bare)),
         stdout=subprocess.PIPE,
         check=False,
     )

@@ -48,10 +48,9 @@ class NewerCheckpoint(BadCheckpoint):
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
     """Writes `path`.safetensors and then `path`.json; whenever this ends, an older checkpoint or the new one is there."""
-    old = _data_file_of(path)
-    data_file = _beside(path, ".safetensors")
-    if old == data_file:  # not overwritten: the old JSON needs it until the new one is there
-        data_file = _beside(path, ".new.safetensors")
+    data_file = path.with_suffix(".safetensors")
+    if _data_file_of(path) == data_file:  # not overwritten: the old JSON needs it until the new one is there
+        data_file = path.with_suffix(".new.safetensors")
     data = safetensors.numpy.save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     description = {
         "format": FORMAT,
@@ -61,15 +60,8 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], meta: Mapping[str,
         "sha256": hashlib.sha256(data).hexdigest(),
         "meta": dict(meta),
     }
-    try:
-        write_file(data_file, [data])
-        write_json(_beside(path, ".json"), description)
-    except BaseException:
-        if _data_file_of(path) != data_file:
-            data_file.unlink(missing_ok=True)
-        raise
-    if old is not None and old != data_file:
-        old.unlink(missing_ok=True)
+    write_file(data_file, [data])
+    write_json(path.with_suffix(".json"), description)
 
 
 def load_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
@@ -110,13 +102,9 @@ def read_arrays(
     return arrays
 
 
-def _beside(path: Path, ending: str) -> Path:
-    return path.with_name(path.name + ending)
-
-
 def _read_description(path: Path) -> dict[str, Any]:
     """Contents of a checkpoint's JSON file, with every field of the expected type."""
-    file = _beside(path, ".json")
+    file = path.with_suffix(".json")
     kinds = {"data": str, "size": int, "sha256": str, "meta": dict}
     try:
         description = read_versioned(file, read_file(file, LARGEST_JSON), FORMAT, kinds)
@@ -221,7 +209,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path, keep: int | None = 2) -> None:
         self.folder, self.keep = folder, keep
-        self._writer: ThreadPoolExecutor | None = None
+        self._writer = ThreadPoolExecutor(1, "checkpoint")
         self._saving: Future[None] | None = None
 
     def steps(self) -> list[int]:
@@ -230,8 +218,6 @@ class Checkpoints:
 
     def path(self, steps: int) -> Path:
         """Where a checkpoint is, without the endings of its two files."""
-        if not isinstance(steps, int | np.integer) or not 0 <= steps < 10**18:
-            raise ValueError(f"A checkpoint is named by its steps, a whole number, not {steps!r:.40}.")
         return self.folder / f"{steps:010d}"
 
     def save(self, steps: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
@@ -242,7 +228,6 @@ class Checkpoints:
     def save_soon(self, steps: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
         """`save` in the background, after the previous one. Its error is raised by whatever is called next."""
         self.wait()
-        self._writer = self._writer or ThreadPoolExecutor(1, "checkpoint")
         self._saving = self._writer.submit(self._save, steps, arrays, dict(meta))
 
     def wait(self) -> None:
@@ -261,7 +246,6 @@ class Checkpoints:
 
     def nearest(self, steps: int) -> int:
         """The same number if there is such a checkpoint; else a `BadCheckpoint` that lists what there is."""
-        self.path(steps)
         there = self.steps()
         if steps in there:
             return int(steps)
@@ -293,18 +277,18 @@ class Checkpoints:
                 bad[steps] = error if known else ValueError(f"{self.path(steps)}.json is damaged: {error}.")
                 continue
             for newer, fault in bad.items():
-                place = set_aside(_files_of(self.path(newer)))
+                path = self.path(newer)
+                place = set_aside(path.with_suffix(end) for end in (".json", ".safetensors", ".new.safetensors"))
                 log.warning("%s It was moved to %s. An older checkpoint is used.", fault, place)
             return found
-        names = {path.name for path in self._data_files().values()}
-        lost = sorted(name for name in names if not (self.folder / f"{name}.json").exists())
+        lost = sorted({path.name for path in self._data_files().values() if not path.with_suffix(".json").exists()})
         if bad or len(lost) > 1:  # a process that was killed at its first checkpoint leaves one
             faults = [*map(str, bad.values()), *(f"{name}.json is missing." for name in lost)]
             raise BadCheckpoint(
                 f"No checkpoint in {self.folder} can be read, so the run cannot be resumed. {' '.join(faults)} "
                 "No checkpoint, episode, metric or evaluation was touched. "
-                f"Put back a copy of a checkpoint, both files; or remove {self.folder}, and the same command learns "
-                "anew from the episodes that are there, with metrics and evaluations anew too."
+                f"Put back a copy of a checkpoint, both files; or remove {self.folder} and rerun the command to train anew "
+                "from the episodes that are there, with new metrics and evaluations."
             )
         return None
 
@@ -316,17 +300,16 @@ class Checkpoints:
     def _save(self, steps: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         remove_side_files(self.folder)
-        for file, path in self._data_files().items():  # of killed writers: arrays that no JSON file names
-            if not _beside(path, ".json").exists() or _data_file_of(path) not in (None, file):
-                file.unlink(missing_ok=True)
+        self._remove_lost()  # of killed writers
         save_arrays(self.path(steps), arrays, meta)
         there = self.steps()
         newest = there if self.keep is None else there[-self.keep :]
         for other in set(there) - {*newest, steps}:
-            for file in _files_of(self.path(other)):
+            self.path(other).with_suffix(".json").unlink(missing_ok=True)
+        self._remove_lost()
+
+    def _remove_lost(self) -> None:
+        """Removes arrays that no JSON file names."""
+        for file, path in self._data_files().items():
+            if not path.with_suffix(".json").exists() or _data_file_of(path) not in (None, file):
                 file.unlink(missing_ok=True)
-
-
-def _files_of(path: Path) -> list[Path]:
-    """All files that a checkpoint can have, the one that makes it exist first."""
-    return [_beside(path, ending) for ending in (".json", ".safetensors", ".new.safetensors")]

@@ -3,7 +3,7 @@
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -44,14 +44,6 @@ def check_folder(path: Path) -> None:
             raise ValueError(f"{each} is a file, and a folder is wanted: give another --out.")
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON object. Anything else is a `ValueError`."""
-    content = parse_object(read_file(path, LARGEST_JSON))
-    if content is None:
-        raise ValueError(f"{path} is damaged: it is not a JSON object")
-    return content
-
-
 def append_line(path: Path, content: dict[str, Any]) -> None:
     """Adds one line of strictly valid JSON, all or nothing."""
     line = json.dumps(content, allow_nan=False).encode() + b"\n"
@@ -62,16 +54,14 @@ def append_line(path: Path, content: dict[str, Any]) -> None:
     append(path, line)
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """All JSON objects of a file with one in each line. Damaged lines are named in the log and skipped."""
-    whole, _ = split_lines(path)
+def read_lines(path: Path, parse: Callable[[dict[str, Any]], Any] = dict) -> list[Any]:
+    """What `parse` makes of each line's JSON object. Lines that are damaged, or that it refuses, are logged and skipped."""
     found = []
-    for number, text in enumerate(whole, 1):
-        content = parse_object(text)
-        if content is None:
+    for number, text in enumerate(split_lines(path)[0], 1):
+        try:
+            found.append(parse(parse_object(text)))  # type: ignore[arg-type]  # None is refused as all else
+        except (LookupError, TypeError, ValueError):
             log.warning("Line %d of %s is damaged and was skipped.", number, path)
-        else:
-            found.append(content)
     return found
 
 

@@ -21,7 +21,7 @@ from plan2explore import __version__
 from plan2explore.atomic import remove_side_files
 from plan2explore.untrusted import NewerFormat, check_links, parse_object, read_file, read_versioned
 
-from .files import LARGEST_JSON, append_line, read_json, write_json
+from .files import LARGEST_JSON, append_line, write_json
 from .machine import commit, cpu_name
 
 FORMAT = 1
@@ -75,20 +75,12 @@ class RunFolder:
         if kind not in KINDS:
             raise RunError(f"A run is of kind {' or '.join(KINDS)}, not {kind!r}.")
         _refuse_used(path)
-        content = {
-            "format": FORMAT,
-            "version": __version__,
-            "kind": kind,
-            "id": secrets.token_hex(6),
-            "created": _now(),
-            "settings": settings,
-        }
-        json.dumps(content, allow_nan=False)  # what cannot be written is an error before anything is
+        about = {"format": FORMAT, "version": __version__, "kind": kind, "id": secrets.token_hex(6), "created": _now()}
+        run = cls(path, about | {"settings": _as_json(settings)})
         path.mkdir(parents=True, exist_ok=True)
-        run = cls(path, content)
         with run.lock():
             _refuse_used(path)  # again: another process may have been quicker
-            run._write(content)
+            run._write()
         return run
 
     @classmethod
@@ -99,7 +91,10 @@ class RunFolder:
         if not path.is_dir():
             raise RunError(f"{path} is not a folder." if path.exists() else f"There is no folder {path}.")
         if not file.exists():
-            raise RunError(f"{path} is not a run: it has no run.json. {_runs_in(path)}.")
+            found = sorted(str(each.parent) for below in ("*", "runs/*") for each in path.glob(f"{below}/run.json"))
+            more = f" and {len(found) - NAMED} more" if found[NAMED:] else ""
+            hint = f"Runs in it: {', '.join(found[:NAMED])}{more}" if found else "Give the folder that a run was written to"
+            raise RunError(f"{path} is not a run: it has no run.json. {hint}.")
         _check_links(path)
         try:
             kinds = {"kind": str, "id": str, "settings": dict}
@@ -124,12 +119,12 @@ class RunFolder:
 
     def change_settings(self, settings: dict[str, Any]) -> None:
         """Replaces the settings, for a run that is resumed with others (more steps, say). Hold the lock."""
-        self._write(self._content | {"settings": settings})
+        self._content |= {"settings": _as_json(settings)}
+        self._write()
 
-    def _write(self, content: dict[str, Any]) -> None:
+    def _write(self) -> None:
         remove_side_files(self.path)
-        write_json(self.path / "run.json", content)
-        self._content = read_json(self.path / "run.json")  # as everyone will read it: tuples are lists now
+        write_json(self.path / "run.json", self._content)
 
     def lock(self) -> AbstractContextManager[None]:
         """Keeps other processes from writing this run."""
@@ -148,9 +143,19 @@ class RunFolder:
 
     def record_start(self, command: Sequence[str]) -> None:
         """Adds a line to `starts.jsonl`: when, which command, which versions, which commit, what machine."""
+        import jax  # late: it takes a second, and readers of runs need none
+
         versions = {"plan2explore": __version__, "python": platform.python_version()}
         versions |= {name: importlib.metadata.version(name) for name in PACKAGES}
-        line = {"time": _now(), "command": list(command), "versions": versions, "commit": commit(), "machine": _machine()}
+        machine = {
+            "cpu": cpu_name(),
+            "cores": len(os.sched_getaffinity(0)),
+            "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            "devices": [device.device_kind for device in jax.devices()],
+            "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+            "host": socket.gethostname(),
+        }
+        line = {"time": _now(), "command": list(command), "versions": versions, "commit": commit(), "machine": machine}
         append_line(self.path / "starts.jsonl", line)
 
 
@@ -194,8 +199,7 @@ def begin_run(path: Path | str, kind: str, settings: dict[str, Any]) -> Iterator
     try:
         yield run
     except Exception:
-        kept = [file for part in (run.episodes, run.checkpoints, run.snapshots) for file in part.glob("*")]
-        if not kept:
+        if not any(any(part.glob("*")) for part in (run.episodes, run.checkpoints, run.snapshots)):
             with suppress(RunError, OSError), run.lock():
                 shutil.rmtree(run.path)
                 print(f"Nothing was collected or learned yet: {run.path} was removed.", file=sys.stderr)
@@ -212,8 +216,7 @@ def _refuse_used(path: Path) -> None:
         raise RunError(f"{path} is a file. Choose another folder for the run.")
     _check_links(path)
     # A process that was killed here before its run.json was written leaves no more than these.
-    others = [file.name for file in path.iterdir() if not re.fullmatch(r"lock|\.run\.json\..*\.part", file.name)]
-    if others:
+    if others := [file.name for file in path.iterdir() if not re.fullmatch(r"lock|\.run\.json\..*\.part", file.name)]:
         raise RunError(f"{path} is no run, but it is not empty either ({min(others)}, ...). Choose another folder.")
 
 
@@ -222,14 +225,6 @@ def _check_links(path: Path) -> None:
         check_links(path)
     except ValueError as error:
         raise RunError(str(error)) from None
-
-
-def _runs_in(path: Path) -> str:
-    """What to give instead of a folder that is no run: the runs in it, directly or as a sweep has them."""
-    found = sorted(str(file.parent) for below in ("*", "runs/*") for file in path.glob(f"{below}/run.json"))
-    if not found:
-        return "Give the folder that a run was written to"
-    return f"Runs in it: {', '.join(found[:NAMED])}" + (f" and {len(found) - NAMED} more" if found[NAMED:] else "")
 
 
 def _read_holder(file: int) -> str:
@@ -241,18 +236,10 @@ def _read_holder(file: int) -> str:
         return "another process"
 
 
+def _as_json(settings: dict[str, Any]) -> Any:
+    """Settings as they will be read: tuples are lists. What JSON has no word for is an error."""
+    return json.loads(json.dumps(settings, allow_nan=False))
+
+
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _machine() -> dict[str, Any]:
-    import jax  # late: it takes a second, and readers of runs need none
-
-    return {
-        "cpu": cpu_name(),
-        "cores": len(os.sched_getaffinity(0)),
-        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "devices": [device.device_kind for device in jax.devices()],
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "host": socket.gethostname(),
-    }

