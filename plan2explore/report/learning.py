@@ -15,9 +15,9 @@ from ..runs.reader import is_number
 from .charts import Line, chart
 from .coordinates import proprio_names
 from .curiosity import as_sequence
-from .explored import Explored, Missing
 from .frames import frames_of
 from .html import Markup, figure, grid, join, tag, video
+from .run import Missing, ReportRun
 from .videos import encode
 
 CURVES = {
@@ -43,60 +43,56 @@ LARGEST = 2_000_000  # bytes of a video
 COORDINATES = 6
 
 
-def learning(every: Sequence[Explored]) -> Markup:
+def learning(runs: Sequence[ReportRun]) -> Markup:
     """A figure for each metric that any of the runs has: over env steps, or over updates where no env step was made."""
-    tasks = dict.fromkeys(probe for explored in every for probe in explored.about.probes)
+    tasks = dict.fromkeys(probe for run in runs for probe in run.about.probes)
     wanted = CURVES | {f"{task}/{name}": f"{task}: {about}" for task in tasks for name, about in TASK_CURVES.items()}
-    explored_on = any(len({line["env_steps"] for line in explored.metrics}) > 1 for explored in every)
-    axis, name = ("env_steps", "env steps") if explored_on else ("update", "updates")
-    found = {metric: metric_lines(every, metric, axis) for metric in wanted}
-    drawn = [
-        chart(lines, name, metric, f"{wanted[metric]} ({metric})")
-        for metric, lines in found.items()
-        if any(len(line.x) > 1 for line in lines)
-    ]
+    explored = any(len({line["env_steps"] for line in run.metrics}) > 1 for run in runs)
+    axis, name = ("env_steps", "env steps") if explored else ("update", "updates")
+    drawn = []
+    for metric, about in wanted.items():
+        lines = metric_lines(runs, metric, axis)
+        if any(len(line.x) > 1 for line in lines):
+            drawn.append(chart(lines, name, metric, f"{about} ({metric})"))
     if not drawn:
         raise Missing("No metric was written twice.")
     return join([tag("p", NOTE, class_="soft"), tag("div", class_="controls curves-controls"), grid(drawn)])
 
 
-def metric_lines(every: Sequence[Explored], metric: str, axis: str = "env_steps") -> list[Line]:
+def metric_lines(runs: Sequence[ReportRun], metric: str, axis: str = "env_steps") -> list[Line]:
     """A metric over another, of the runs that have it."""
     lines = []
-    for explored in every:
-        told = [(line.get(axis), line.get(metric)) for line in explored.metrics]
-        points = [point for point in told if all(map(is_number, point))]
-        if points:
-            x, y = zip(*points, strict=True)
-            lines.append(Line(explored.label, x, y, colour=explored.number, group=explored.about.method))
+    for run in runs:
+        points = [(line.get(axis), line.get(metric)) for line in run.metrics]
+        if points := [point for point in points if all(map(is_number, point))]:
+            lines.append(run.line(*zip(*points, strict=True)))
     return lines
 
 
-def predict_openly(explored: Explored) -> Markup:
+def predict_openly(run: ReportRun) -> Markup:
     """True and imagined, side by side, from the middle of the last episode."""
-    number, episode = explored.last_episode()
-    agent, params, steps = explored.load_agent(episode)
+    number, episode = run.last_episode()
+    agent, params, steps = run.load_agent(episode)
     start = max(0, min(len(episode) // 3, len(episode) - STEPS))
     part = slice(start, min(start + STEPS, len(episode)))
     if part.stop - start <= CONTEXT:
-        raise ValueError(f"Episode {number} of {explored.name} has only {len(episode)} steps.")
-    observation, actions = as_sequence(agent, episode, start, part.stop)
-    guess = open_loop(agent, params, observation, actions, jax.random.key(0))
+        raise ValueError(f"Episode {number} of {run.name} has only {len(episode)} steps.")
+    guess = open_loop(agent, params, *as_sequence(agent, episode, part), jax.random.key(0))
     pieces = []
     if guess.image is not None:
         pieces.append(grid(_images(episode.image[part], to_pixels(np.asarray(guess.image)[:, 0]))))
     if guess.proprio is not None:
         imagined = np.asarray(guess.proprio)[:, 0]
         states = None if guess.image is not None else imagined_states(episode, part, imagined)
-        names = proprio_names(explored.config.world.world, episode)
         if states is not None:
             pieces.append(grid([_side_by_side(frames_of(episode, part), frames_of(episode, part, states))]))
-        pieces.append(grid(_curves(episode.proprio[part], imagined, names)))
+        names = proprio_names(run.config.world.world, episode)
+        pieces.append(grid(_vectors(episode.proprio[part], imagined, names)))
     note = (
         f"Episode {number} from env step {start * episode.state.shape[1]}, with the model of env step {steps:,}: it "
         f"observes the first {CONTEXT} steps, and imagines the rest from the actions alone."
     )
-    return join([tag("h3", explored.label), tag("p", note, class_="soft"), *pieces])
+    return join([tag("h3", run.label), tag("p", note, class_="soft"), *pieces])
 
 
 def imagined_states(episode: Episode, part: slice, proprio: np.ndarray) -> np.ndarray | None:
@@ -123,12 +119,10 @@ def _images(true: np.ndarray, imagined: np.ndarray) -> list[Markup]:
     return [_side_by_side(true, imagined), chart([line], "step", "squared error", caption)]
 
 
-def _curves(true: np.ndarray, guess: np.ndarray, names: Sequence[str]) -> list[Markup]:
+def _vectors(true: np.ndarray, guess: np.ndarray, names: Sequence[str]) -> list[Markup]:
     """True and imagined vectors: the numbers that move most."""
-    moving = np.sort(np.argsort(-true.std(0), kind="stable")[:COORDINATES])
-    x = np.arange(1, len(true) + 1)
-    drawn = []
-    for index in moving:
+    x, drawn = np.arange(1, len(true) + 1), []
+    for index in np.sort(np.argsort(-true.std(0), kind="stable")[:COORDINATES]):
         lines = [Line("true", x, true[:, index], colour=0), Line("imagined", x, guess[:, index], colour=1, quiet=True)]
         caption = f"{names[index]}: true, and imagined after the first {CONTEXT} steps"
         drawn.append(chart(lines, "step", names[index], caption))

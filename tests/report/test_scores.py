@@ -9,14 +9,9 @@ import pytest
 from small_run import TASK, score
 
 from plan2explore.reference import paper_scores
-from plan2explore.report.explored import Missing, open_runs
+from plan2explore.report.run import Missing, open_runs
 from plan2explore.report.scores import find_scores, scores
 from plan2explore.runs.folder import RunFolder
-
-
-@pytest.fixture
-def copied(small_runs, tmp_path):
-    return shutil.copytree(small_runs[0], tmp_path / "copy")
 
 
 def test_probes_and_adaptations_are_found(small_runs):
