@@ -10,17 +10,17 @@ from ..console import duration
 from ..runs.reader import greatest, is_number, progress_of, read_starts
 from .html import Markup, facts, join, missing, tag, text
 from .run import ReportRun
-from .scores import SOLVED, Scored, find_scores, solved
+from .scores import SOLVED, find_scores, solved
+from .tables import grouped
 
 
 def headline(runs: Sequence[ReportRun]) -> Markup:
     """Coverage and tasks of the method that explores, and in parentheses of the others."""
-    methods = sorted(dict.fromkeys(run.about.method for run in runs), key=lambda method: method == "random")
-    groups = {method: [run for run in runs if run.about.method == method] for method in methods}
+    groups = grouped(sorted(runs, key=lambda run: run.about.method == "random"), lambda run: run.about.method)
     worlds = list(dict.fromkeys(run.about.world for run in runs))
     steps, seeds = max(int(greatest(run.metrics, "env_steps")) for run in runs), max(map(len, groups.values()))
-    about = f"{methods[0]} in {', '.join(worlds)}, {steps:,} env steps"
-    about += f", {seeds} runs{' each' * (len(methods) > 1)}" * (seeds > 1)
+    about = f"{next(iter(groups))} in {', '.join(worlds)}, {steps:,} env steps"
+    about += f", {seeds} runs{' each' * (len(groups) > 1)}" * (seeds > 1)
     said = "; ".join(filter(None, (_coverage(groups) if len(worlds) == 1 else "", _tasks(groups))))
     return text(f"{about}: {said}." if said else f"{about}.")
 
@@ -39,15 +39,11 @@ def _tasks(groups: dict[str, list[ReportRun]]) -> str:
     if counts and len(counts) == len(found):
         told = {method: f"{done} of {count}" for method, (done, count) in counts.items()}
         return _beside("{} tasks solved", told) + f", with a score of {SOLVED} or more"
-    return _beside("scored {}", {method: _last(each) for method, each in found.items()})
-
-
-def _last(found: Sequence[Scored]) -> str:
-    """The last score of each task, of several the best."""
-    best: dict[str, float] = {}
-    for each in found:
-        best[each.last.task] = max(best.get(each.last.task, each.last.score), each.last.score)
-    return ", ".join(f"{score:,.0f} in {task}" for task, score in best.items())
+    best = {}
+    for method, each in found.items():
+        scores = {task: max(x.last.score for x in same) for task, same in grouped(each, lambda one: one.last.task).items()}
+        best[method] = ", ".join(f"{score:,.0f} in {task}" for task, score in scores.items())
+    return _beside("scored {}", best)
 
 
 def _beside(sentence: str, told: dict[str, str]) -> str:

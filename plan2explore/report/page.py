@@ -8,10 +8,10 @@ from pathlib import Path
 from ..atomic import write_file
 from ..device import prepare_device
 from .coverage import Pair, coverage
-from .curiosity import curiosity
 from .facts import headline, what_was_run
 from .html import Markup, anchor, join, missing, page, tag
-from .learning import learning, predict_openly
+from .inspection import curiosity, predict_openly
+from .learning import learning
 from .run import Missing, ReportRun, open_runs
 from .scores import scores
 from .videos import videos

@@ -2,12 +2,9 @@
 
 import re
 
-import numpy as np
 import pytest
-from episodes import record_random
 
-from plan2explore.report.frames import frames_of
-from plan2explore.report.learning import imagined_states, learning, metric_lines
+from plan2explore.report.learning import learning, metric_lines
 from plan2explore.report.run import Missing, open_runs
 
 
@@ -41,15 +38,3 @@ def test_curves_of_a_run_that_made_no_env_step_are_over_updates(copied):
     (run / "metrics.jsonl").unlink()
     with pytest.raises(Missing):
         learning(open_runs([run])[0])
-
-
-def test_an_imagined_vector_is_drawn_where_it_is_the_whole_state():
-    episode = record_random("maze_u", size=16, action_repeat=25)
-    part = slice(10, 20)
-    states = imagined_states(episode, part, episode.proprio[part])
-    np.testing.assert_allclose(states, episode.last_states()[part], atol=1e-6)
-    true = frames_of(episode, part)
-    np.testing.assert_array_equal(frames_of(episode, part, episode.last_states()[part]), true)
-    elsewhere = frames_of(episode, part, imagined_states(episode, part, np.zeros_like(episode.proprio[part])))
-    assert (elsewhere != true).any((1, 2, 3)).all()
-    assert imagined_states(record_random("cartpole", size=16, action_repeat=100), slice(0, 3), np.zeros((3, 5))) is None
