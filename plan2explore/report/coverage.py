@@ -76,14 +76,11 @@ def cells_of(values: np.ndarray, edges: np.ndarray, parts: Any) -> np.ndarray:
     return np.clip((values - low) / (high - low) * parts, 0, np.asarray(parts) - 1).astype(np.int64)
 
 
-def first_visits(
-    values: np.ndarray, env_steps: np.ndarray, edges: np.ndarray, parts: tuple[int, int] = (CELLS, CELLS)
-) -> tuple[np.ndarray, np.ndarray]:
-    """Of a pair of coordinates' cells, counted column by column: env steps of the first visit (NaN: none), and visits."""
-    cells = np.ravel_multi_index(tuple(cells_of(values, edges, parts).T), parts)
-    cells, index, counts = np.unique(cells, return_index=True, return_counts=True)
-    first, visits = np.full(parts[0] * parts[1], np.nan), np.zeros(parts[0] * parts[1], np.int64)
-    first[cells], visits[cells] = env_steps[index], counts
+def first_visits(cells: np.ndarray, env_steps: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Env steps of the first visit to each of so many cells (NaN: none), and visits, from the cell of each state."""
+    found, index, counts = np.unique(cells, return_index=True, return_counts=True)
+    first, visits = np.full(count, np.nan), np.zeros(count, np.int64)
+    first[found], visits[found] = env_steps[index], counts
     return first, visits
 
 
@@ -152,7 +149,8 @@ def _map(visited: Visited, coordinates: Coordinates, edges: np.ndarray, pair: Pa
     if walls is not None:
         parts = (walls.shape[0], walls.shape[1])
         edges = np.array([[-0.5], [0.5]]) * parts / FINE
-    first, visits = first_visits(visited.values[:, columns], visited.env_steps, edges, parts)
+    cells = np.ravel_multi_index(tuple(cells_of(visited.values[:, columns], edges, parts).T), parts)  # column by column
+    first, visits = first_visits(cells, visited.env_steps, parts[0] * parts[1])
     frames = np.where(np.isnan(first), NEVER, np.searchsorted(steps, np.nan_to_num(first))).astype(np.uint8)
     about = f"{(visits > 0).mean():.0%} of the map's cells"
     if walls is not None:

@@ -105,7 +105,11 @@ def predict_openly(run: ReportRun) -> Markup:
     guess = open_loop(agent, params, *as_sequence(agent, episode, part), jax.random.key(0))
     pieces = []
     if guess.image is not None:
-        pieces.append(grid(_images(episode.image[part], to_pixels(np.asarray(guess.image)[:, 0]))))
+        true, imagined = episode.image[part], to_pixels(np.asarray(guess.image)[:, 0])
+        error = np.square(imagined.astype(float) - true).mean((1, 2, 3)) / 255**2
+        caption = f"Mean squared error of images with values from 0 to 1; the first {CONTEXT} steps are observed"
+        over_time = chart([Line("", np.arange(1, len(error) + 1), error)], "step", "squared error", caption)
+        pieces.append(grid([_side_by_side(true, imagined), over_time]))
     if guess.proprio is not None:
         imagined = np.asarray(guess.proprio)[:, 0]
         states = None if guess.image is not None else imagined_states(episode, part, imagined)
@@ -134,14 +138,6 @@ def _side_by_side(true: np.ndarray, imagined: np.ndarray) -> Markup:
     about = "True, imagined, and their difference (grey where there is none)"
     beside = np.concatenate([true, imagined, difference(true, imagined)], axis=2)
     return figure(video(encode(beside, FPS, LARGEST), about, class_="wide"), about)
-
-
-def _images(true: np.ndarray, imagined: np.ndarray) -> list[Markup]:
-    """True and imagined images, and the error over time."""
-    error = np.square(imagined.astype(float) - true).mean((1, 2, 3)) / 255**2
-    caption = f"Mean squared error of images with values from 0 to 1; the first {CONTEXT} steps are observed"
-    line = Line("", np.arange(1, len(error) + 1), error)
-    return [_side_by_side(true, imagined), chart([line], "step", "squared error", caption)]
 
 
 def _vectors(true: np.ndarray, guess: np.ndarray, names: Sequence[str]) -> list[Markup]:

@@ -205,25 +205,6 @@ def _smoothing(window: int = WINDOW) -> str:
 FIGURES = {"zero_shot": zero_shot_figure, "few_shot": few_shot_figure, "cheetah": cheetah_figure}
 
 
-def write_plots(sources: Sequence[str | Path], out: Path) -> list[Path]:
-    """Draws every figure for which there are results, as PNG and SVG; the files that were written. Says what it left out."""
-    check_folder(out)
-    results = read_results(sources)
-    if told := left_out(results):
-        say(told.rstrip("\n"), sys.stderr)
-    written = []
-    for name, draw in FIGURES.items():
-        with mpl.rc_context(STYLE):
-            figure = draw(results)
-            if figure is None:
-                continue
-            out.mkdir(parents=True, exist_ok=True)
-            figure.savefig(out / f"{name}.png", dpi=150)
-            figure.savefig(out / f"{name}.svg", metadata={"Date": None})  # the same results are the same bytes
-        written += [out / f"{name}.png", out / f"{name}.svg"]
-    return written
-
-
 @command
 def plot(sources: Positional[tuple[Path, ...]], out: Path = Path("plots")) -> int:
     """Draws the paper's figures from your runs, beside the published curves, as PNG and SVG.
@@ -232,11 +213,23 @@ def plot(sources: Positional[tuple[Path, ...]], out: Path = Path("plots")) -> in
         sources: Runs, CSV files of results, or folders with either in them.
         out: Folder for the files.
     """
-    written = write_plots(sources, out)
+    check_folder(out)
+    results = read_results(sources)
+    if told := left_out(results):
+        say(told.rstrip("\n"), sys.stderr)
+    written = []
+    for name, draw in FIGURES.items():
+        with mpl.rc_context(STYLE):
+            if (figure := draw(results)) is None:
+                continue
+            out.mkdir(parents=True, exist_ok=True)
+            figure.savefig(out / f"{name}.png", dpi=150)
+            figure.savefig(out / f"{name}.svg", metadata={"Date": None})  # the same results are the same bytes
+        written += [str(out / f"{name}.png"), str(out / f"{name}.svg")]
     if not written:
         raise ValueError(
             "There is nothing to draw: the figures are of probes, of few-shot adaptation, and of the cheetah's tasks if "
             "there are two, and none of these has evaluations of such (plan2explore table shows all there are)."
         )
-    say("\n".join(str(path) for path in written))
+    say("\n".join(written))
     return 0

@@ -46,11 +46,11 @@ def visited(values: Any) -> Visited:
 
 def test_visits_count_every_state_once_and_know_the_first():
     values = np.array([[0.0, 0.0], [0.99, 0.0], [1.0, 1.0], [5.0, 1.0]])  # the last lies beyond: it counts to the edge
-    found = first_visits(values, np.array([0, 2, 4, 6]), np.array([[0.0, 0.0], [1.0, 1.0]]))
-    first, counts = (each.reshape(CELLS, CELLS) for each in found)  # across, up
-    assert counts[0, 0] == 1 and counts[CELLS - 1, 0] == 1 and counts[CELLS - 1, CELLS - 1] == 2 and counts.sum() == 4
-    assert first[0, 0] == 0 and first[CELLS - 1, 0] == 2 and first[CELLS - 1, CELLS - 1] == 4
-    assert np.isnan(first).sum() == CELLS**2 - 3
+    cells = cells_of(values, np.array([[0.0, 0.0], [1.0, 1.0]]), CELLS)
+    assert cells.tolist() == [[0, 0], [CELLS - 1, 0], [CELLS - 1, CELLS - 1], [CELLS - 1, CELLS - 1]]
+    first, counts = first_visits(np.array([0, 3, 1, 3]), np.array([0, 2, 4, 6]), 5)
+    assert counts.tolist() == [1, 1, 0, 2, 0]
+    np.testing.assert_array_equal(first, [0, 4, np.nan, 2, np.nan])
 
 
 def test_the_animation_shows_a_cell_from_its_first_visit_on(small_runs):

@@ -57,6 +57,8 @@ def test_a_page_compares_runs(page_of_both):
     assert "no intrinsic reward" not in found.words  # what random exploration lacks is left out
     assert page_of_both.stat().st_size < 20_000_000
     assert all(source.startswith("data:") for source in found.sources)
+    text = page_of_both.read_text()  # scores come first, and settings are folded
+    assert text.index('id="scores"') < text.index('id="what-was-run"') < text.index("<details><summary>Settings, machine")
 
 
 def test_the_page_of_one_run_is_put_into_it(small_runs, copied, tmp_path, monkeypatch):
@@ -179,11 +181,6 @@ def test_the_headline_says_what_happened(page_of_both, small_runs, tmp_path):
     assert "3,000 env steps, 2 runs each: visited 97% of the maze" in headline(every) and "2 of 4 tasks solved" in headline(
         every
     )
-
-
-def test_scores_come_first_and_settings_are_folded(page_of_both):
-    text = page_of_both.read_text()
-    assert text.index('id="scores"') < text.index('id="what-was-run"') < text.index("<details><summary>Settings, machine")
 
 
 def test_a_page_stays_below_its_limit(copied, monkeypatch):
