@@ -38,7 +38,7 @@ def chart(lines: Sequence[Line], x: str, y: str, caption: Any, **more: Any) -> M
     return figure(tag("div", class_="chart", data_chart=json.dumps(content, separators=(",", ":"))), caption)
 
 
-def cloud(points: np.ndarray, values: np.ndarray, about: Sequence[str], x: str, y: str, caption: Any) -> Markup:
+def scatter(points: np.ndarray, values: np.ndarray, about: Sequence[str], x: str, y: str, caption: Any) -> Markup:
     """A figure with points (n, 2), coloured by values from 0 to 1; `about` says what each is."""
     line = Line("", points[:, 0], points[:, 1], points=True)
     return chart([line], x, y, caption, values=_numbers(values), about=list(about))

@@ -47,7 +47,7 @@ def read_visited(run: ReportRun) -> tuple[Coordinates, Visited]:
     domain = domain_of(run.about.world)
     maze = Coverage(domain) if domain in LAYOUTS else None
     for _, episode in run.episodes.load_all(images=False):
-        if episode.world != run.config.world.world:
+        if episode.world != run.about.world:
             continue  # untrusted: its name decides which simulator is loaded
         coordinates = coordinates or coordinates_of(episode.world, episode)
         values.append(coordinates.read(episode))

@@ -16,7 +16,7 @@ from ..agent.world_model import Observation
 from ..envs.maze import ANTS, LAYOUTS, QPOS, half_size
 from ..envs.names import domain_of
 from ..replay import Episode
-from .charts import Line, chart, cloud
+from .charts import Line, chart, scatter
 from .coordinates import proprio_names
 from .frames import encode_png, frames_of
 from .html import Markup, data_url, figure, grid, join, tag, video
@@ -24,7 +24,7 @@ from .run import Missing, ReportRun
 from .videos import encode
 
 PEAKS = 6
-WAKING = 5  # steps at the start of an episode, when the agent knows nothing of it yet, that are left out
+WARM_UP = 5  # steps at the start of an episode, when the agent knows nothing of it yet, that are left out
 APART = 0.04  # of the episode: nearer peaks would show the same moment
 EPISODES, POINTS = 8, 1200  # of the map
 STEPS = 50  # of a prediction: the length of a training sequence in the paper
@@ -33,19 +33,21 @@ LARGEST = 2_000_000  # bytes of a video of a prediction
 COORDINATES = 6  # of a predicted vector
 
 
-def curiosity(run: ReportRun) -> Markup:
+def intrinsic_reward(run: ReportRun) -> Markup:
     """The intrinsic reward along the last episode, what could be observed at its peaks, and a map of latent states."""
     number, episode = run.last_episode()
     agent, params, steps = run.load_agent(episode)
     if agent.objective.reward is None:
         raise Missing(f"{run.about.method} has no intrinsic reward.")
     along = _rewards(agent, params, episode)
-    repeat, found = episode.state.shape[1], WAKING + peaks(along[WAKING:])
+    repeat, found = episode.state.shape[1], WARM_UP + peaks(along[WARM_UP:])
     line = Line(run.label, repeat * np.arange(1, len(along) + 1), along, colour=run.number)
     marked = Line("peaks", repeat * (found + 1), along[found], colour=run.number + 1, points=True)
     method = run.about.method
     what = "disagreement, scaled" if method in ("plan2explore", "retrospective") else f"reward of {method}"
-    caption = f"Episode {number}, with the agent of env step {steps:,}: {what}, and its peaks after the first {WAKING} steps"
+    caption = (
+        f"Episode {number}, with the agent of env step {steps:,}: {what}, and its peaks after the first {WARM_UP} steps"
+    )
     drawing = chart([line, marked], "env step of the episode", what, caption)
     frames = []
     for index in found:
@@ -63,14 +65,14 @@ def _latents(run: ReportRun, agent: Agent, params: Params, last: Episode, what: 
     for number in dict.fromkeys(numbers[index] for index in np.linspace(0, len(numbers) - 1, EPISODES).astype(int)):
         episode = None
         with suppress(ValueError, OSError):
-            episode = run.episodes.load(number)
+            episode = run.load_episode(number)
         if episode is None or episode.action.shape != last.action.shape:
             continue  # another length would be compiled anew
         states = posterior_states(agent, params, *as_sequence(agent, episode), jax.random.key(0))
-        features.append(np.asarray(states.features, np.float32)[WAKING:-1, 0])
-        rewards.append(_rewards(agent, params, episode)[WAKING:])
+        features.append(np.asarray(states.features, np.float32)[WARM_UP:-1, 0])
+        rewards.append(_rewards(agent, params, episode)[WARM_UP:])
         repeat = episode.state.shape[1]
-        about += [f"episode {number}, env step {repeat * step}" for step in range(WAKING, len(episode) - 1)]
+        about += [f"episode {number}, env step {repeat * step}" for step in range(WARM_UP, len(episode) - 1)]
     flat, along = np.concatenate(features), np.concatenate(rewards)
     keep = np.unique(np.linspace(0, len(flat) - 1, POINTS).astype(int))
     centred = flat[keep] - flat[keep].mean(0)
@@ -79,7 +81,7 @@ def _latents(run: ReportRun, agent: Agent, params: Params, last: Episode, what: 
     share = float((sizes[:2] ** 2).sum() / max((sizes**2).sum(), 1e-12))
     caption = f"Latent states of {len(features)} episodes, {share:.0%} of their variance; bright: high {what}"
     told = [f"{about[index]}: {along[index]:.3g}" for index in keep]
-    return cloud(centred @ axes[:2].T, rank, told, "first main component", "second", caption)
+    return scatter(centred @ axes[:2].T, rank, told, "first main component", "second", caption)
 
 
 def _rewards(agent: Agent, params: Params, episode: Episode) -> np.ndarray:
@@ -94,7 +96,7 @@ def peaks(along: np.ndarray, count: int = PEAKS) -> np.ndarray:
     return np.sort(found[np.argsort(-along[found], kind="stable")[:count]])
 
 
-def predict_openly(run: ReportRun) -> Markup:
+def open_loop_prediction(run: ReportRun) -> Markup:
     """True and imagined, side by side, from the middle of the last episode."""
     number, episode = run.last_episode()
     agent, params, steps = run.load_agent(episode)

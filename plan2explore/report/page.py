@@ -10,7 +10,7 @@ from ..device import prepare_device
 from .coverage import Pair, coverage
 from .facts import headline, what_was_run
 from .html import Markup, anchor, join, missing, page, tag
-from .inspection import curiosity, predict_openly
+from .inspection import intrinsic_reward, open_loop_prediction
 from .learning import learning
 from .run import Missing, ReportRun, open_runs
 from .scores import scores
@@ -21,7 +21,7 @@ LARGEST = 20_000_000
 """Bytes of a page: what one can still send to someone."""
 SPARE = 500_000
 MOST_INSPECTED = 4
-"""Runs whose curiosity and predictions are shown: each takes seconds, and room."""
+"""Runs whose intrinsic reward and predictions are shown: each takes seconds, and room."""
 
 
 def write_report(runs: str | Path | Sequence[str | Path], out: str | Path | None = None, pairs: Sequence[Pair] = ()) -> Path:
@@ -50,8 +50,8 @@ def compose(runs: Sequence[ReportRun], damaged: Sequence[str] = (), pairs: Seque
         "Scores": build("Scores", scores, runs),
         "Coverage": build("Coverage", coverage, runs, pairs),
         "Videos": Markup(),
-        "Where it was curious": build.each("Where it was curious", inspected, curiosity),
-        "Open-loop prediction": build.each("Open-loop prediction", inspected, predict_openly),
+        "Where it was curious": build.each("Where it was curious", inspected, intrinsic_reward),
+        "Open-loop prediction": build.each("Open-loop prediction", inspected, open_loop_prediction),
         "Learning": build("Learning", learning, runs),
         "What was run": build.each("What was run", runs, what_was_run),
     }

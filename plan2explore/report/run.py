@@ -71,9 +71,16 @@ class ReportRun:
         """Folders of its adaptations, and a sentence for each that cannot be read."""
         return adaptations_of(self.folder)
 
+    def load_episode(self, number: int) -> Episode:
+        """One of its episodes. The name in an episode's file is untrusted: it decides which simulator is loaded."""
+        episode = self.episodes.load(number)
+        if episode.world != self.about.world:
+            raise ValueError(f"It is of {episode.world!r}, which is not the run's world.")
+        return episode
+
     def last_episode(self) -> tuple[int, Episode]:
         """The last episode that can be read, and its number."""
-        return self._last("whole episode", self.episodes.numbers(), self.episodes.load)
+        return self._last("whole episode", self.episodes.numbers(), self.load_episode)
 
     def load_agent(self, episode: Episode) -> tuple[Agent, Params, int]:
         """The agent of the last good snapshot, its parameters, and its env steps; sizes are those of the episode."""

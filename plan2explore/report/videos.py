@@ -75,9 +75,7 @@ def exploration_videos(run: ReportRun) -> list[PageVideo]:
 
 def _of_episode(run: ReportRun, number: int, limit: int) -> bytes:
     """An episode's video, in real time."""
-    episode = run.episodes.load(number)
-    if episode.world != run.config.world.world:
-        raise ValueError(f"It is of {episode.world!r}, which is not the run's world.")
+    episode = run.load_episode(number)
     seconds = coordinates_of(episode.world, episode).seconds or 1 / 30
     fps = min(120.0, max(1.0, 1 / (seconds * episode.state.shape[1])))
     every = -(-len(episode) // MOST_FRAMES)

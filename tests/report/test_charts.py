@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from plan2explore.report.charts import MOST_POINTS, Bar, Line, bars, chart, cloud
+from plan2explore.report.charts import MOST_POINTS, Bar, Line, bars, chart, scatter
 
 
 def told(shown: str) -> dict:
@@ -36,8 +36,8 @@ def test_names_are_text_whatever_they_are():
     assert "<b>" not in shown and "</script>" not in shown and told(shown)["lines"][0]["label"] == evil
 
 
-def test_a_cloud_has_a_value_and_a_word_for_each_point():
-    found = told(cloud(np.array([[0.0, 1.0], [2.0, 3.0]]), np.array([0.0, 1.0]), ["one", "two"], "x", "y", ""))
+def test_a_scatter_plot_has_a_value_and_a_word_for_each_point():
+    found = told(scatter(np.array([[0.0, 1.0], [2.0, 3.0]]), np.array([0.0, 1.0]), ["one", "two"], "x", "y", ""))
     assert found["values"] == [0, 1] and found["about"] == ["one", "two"] and found["lines"][0]["y"] == [1, 3]
 
 

@@ -13,7 +13,7 @@ from small_run import TASK, score
 import plan2explore
 from plan2explore.cli import main
 from plan2explore.replay.files import EpisodeFolder
-from plan2explore.report import page
+from plan2explore.report import frames, page
 from plan2explore.report.facts import headline
 from plan2explore.report.html import Markup
 from plan2explore.report.page import write_report
@@ -163,6 +163,16 @@ def test_a_world_whose_module_is_not_here_is_shown_all_the_same(copied, caplog):
     assert found.count["video"] == 5 and not caplog.records
 
 
+def test_an_episode_of_another_environment_starts_no_simulator(copied, monkeypatch):
+    episodes = EpisodeFolder(copied / "episodes")
+    for number, episode in list(episodes.load_all()):
+        episodes.save(number, replace(episode, world="mjcf:/elsewhere.xml", image=0 * episode.image))
+    monkeypatch.setattr(frames, "make", lambda *_, **__: pytest.fail("a file's name was followed"))
+    found = Elements(write_report(copied))
+    assert found.words.count("'mjcf:/elsewhere.xml', which is not the run's world") == 3 and found.count["video"] == 1
+    assert found.words.count("has no whole episode that can be read") == 2
+
+
 def test_the_headline_says_what_happened(page_of_both, small_runs, tmp_path):
     first = f"plan2explore in cartpole, 3,000 env steps: scored 127 in {TASK} (random 127 in {TASK})."
     assert f"<h1>{first}</h1>" in page_of_both.read_text()
@@ -185,7 +195,7 @@ def test_the_headline_says_what_happened(page_of_both, small_runs, tmp_path):
 
 def test_a_page_stays_below_its_limit(copied, monkeypatch):
     monkeypatch.setattr(page, "LARGEST", 1_000)
-    monkeypatch.setattr(page, "curiosity", lambda run: Markup())
-    monkeypatch.setattr(page, "predict_openly", lambda run: Markup())  # its video has a limit of its own
+    monkeypatch.setattr(page, "intrinsic_reward", lambda run: Markup())
+    monkeypatch.setattr(page, "open_loop_prediction", lambda run: Markup())  # its video has a limit of its own
     found = Elements(write_report(copied))
     assert found.count["video"] == 0 and found.words.count("There is no room for it") == 4
