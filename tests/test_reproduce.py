@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from patience import PATIENCE
 from sizes import NANO, quick
+from threads import in_threads
 
 from plan2explore import reproduce as module
 from plan2explore.envs import suite
@@ -38,7 +39,7 @@ SETTINGS = {"steps": 3000, "agent": NANO, "final_episodes": 3, "updates": 10, "s
 def small(out, protocol="zero-shot", methods=("random",), **more):
     """A sweep of two cells that takes seconds."""
     where = {"tasks": ["cartpole_swingup"], "methods": methods, "seeds": [0, 1], "out": out}
-    with quick():
+    with quick(), in_threads():
         return reproduce(protocol, **(where | SETTINGS | more))
 
 
