@@ -131,19 +131,13 @@ def reproduce(protocol: Protocol, preset: Preset = "paper", agent: AgentConfig |
 
 def run(command: ReproduceCommand) -> int:
     """Every cell of a protocol."""
-    protocol, shots, methods = command.protocol, command.shots, command.methods
-    config, steps = ExploreConfig(command.view, command.schedule, command.agent), whole_steps(command.steps)
-    if command.gradient is not None:
-        intrinsic = replace(config.agent.intrinsic, gradient=command.gradient)
-        config = replace(config, agent=replace(config.agent, intrinsic=intrinsic))
-    # A number of environments is for exploring: shots have to come out even over theirs.
-    adaptation = AdaptConfig(replace(config.schedule, environments=0), command.updates, shots)
+    protocol = command.protocol
     if protocol not in get_args(Protocol):
         raise ValueError(f"There is no protocol {protocol!r}: choose zero-shot, few-shot or crafter.")
-    check_counts(steps=steps, final_episodes=command.final_episodes)
-    check_numbers(adaptation)
-    if protocol == "few-shot" and shots < 1:
-        raise ValueError(f"Few-shot needs at least 1 shot; got {shots}.")
+    check_counts(steps=whole_steps(command.steps), final_episodes=command.final_episodes)
+    if protocol == "few-shot" and command.shots < 1:
+        raise ValueError(f"Few-shot needs at least 1 shot; got {command.shots}.")
+    methods = command.methods
     if methods is None:
         methods = CRAFTER_METHODS if protocol == CRAFTER else METHODS
     tasks = command.tasks or paper_tasks(protocol)
@@ -152,46 +146,44 @@ def run(command: ReproduceCommand) -> int:
         raise ValueError("There is nothing to run: give at least one task, one method and one seed.")
     if len(set(names)) < len(names):
         raise ValueError("Each task, method and seed can be given once only.")
-    cells = []
-    for method, task, seed in names:
-        check_task(protocol, method, task)
-        few_shot = protocol == "few-shot" and method != "dreamer"
-        # Dreamer, which has its task, gets as many env steps in all as others with their shots.
-        extra = shots * EPISODE if protocol == "few-shot" and not few_shot else 0
-        own = config_of(config, method, task, seed, command.world_only)
-        check_numbers(own)
-        adapts = adaptation if few_shot else None
-        cells.append(Cell(f"{method}-{task}-{seed}", own, steps + extra, protocol, task, adapts, command.final_episodes))
     out = place_of(command.out)
-    status = run_cells(out, cells, command.runner)
+    status = run_cells(out, [cell_of(command, *name) for name in names], command.runner)
     with logs_of(out, ()) as folder:
         if protocol == CRAFTER and (folder / "results.csv").exists():
             say(crafter_markdown(read_results([folder / "results.csv"])))
     return status
 
 
-def paper_tasks(protocol: Protocol) -> list[str]:
+def paper_tasks(protocol: str) -> list[str]:
     """The tasks of the paper's table for this protocol; Crafter is one by itself."""
     if protocol == CRAFTER:
         return [CRAFTER]
     return [task for task in paper_table(1 if protocol == "zero-shot" else 2) if task != TASK_AVERAGE]
 
 
-def check_task(protocol: str, method: str, task: str) -> None:
-    """Finds mistakes in a cell's names."""
+def cell_of(command: ReproduceCommand, method: str, task: str, seed: int) -> Cell:
+    """A cell with its own settings. Crafter's actions are not repeated."""
     if task.startswith(GYMNASIUM):
         raise ValueError(f"The protocols are about tasks of the suite, such as {PAPER_TASKS[0]}; got {task!r}.")
-    if protocol != CRAFTER:
+    if command.protocol != CRAFTER:
         Task.named(task)
     elif task != CRAFTER or method == "dreamer":
         other = f"task {task}" if task != CRAFTER else "method dreamer"
         raise ValueError(f"Crafter is explored without any task: leave out the {other}.")
     find_objective(method)
-
-
-def config_of(config: ExploreConfig, method: str, task: str, seed: int, world_only: bool = False) -> ExploreConfig:
-    """The settings of a cell's exploration. Crafter's actions are not repeated."""
-    world = replace(config.world, world=world_of(task, method, world_only))
+    world = replace(command.view, world=world_of(task, method, command.world_only))
     world = replace(world, action_repeat=1) if task == CRAFTER else world
-    agent = replace(config.agent, intrinsic=replace(config.agent.intrinsic, objective=method))
-    return replace(config, world=named_world(world), agent=agent, seed=seed)
+    before = command.agent.intrinsic
+    intrinsic = replace(before, objective=method, gradient=command.gradient or before.gradient)
+    config = ExploreConfig(named_world(world), command.schedule, replace(command.agent, intrinsic=intrinsic), seed=seed)
+    # A number of environments is for exploring: shots have to come out even over theirs.
+    adaptation = AdaptConfig(replace(command.schedule, environments=0), command.updates, command.shots)
+    check_numbers(config)
+    check_numbers(adaptation)
+    few_shot = command.protocol == "few-shot" and method != "dreamer"
+    # Dreamer, which has its task, gets as many env steps in all as others with their shots.
+    extra = command.shots * EPISODE if command.protocol == "few-shot" and not few_shot else 0
+    return Cell(
+        f"{method}-{task}-{seed}", config, whole_steps(command.steps) + extra, command.protocol, task,
+        adaptation if few_shot else None, command.final_episodes,
+    )  # fmt: skip

@@ -15,7 +15,7 @@ from ..replay.files import EpisodeFolder
 from ..runs.folder import RunFolder
 from ..runs.reader import stored_config
 from ..runs.results import ACHIEVEMENTS, Result, csv_bytes, one_each, origin_of
-from .tables import markdown
+from .tables import grouped, markdown
 
 
 def crafter_score(rates: Collection[float]) -> float:
@@ -49,8 +49,7 @@ def crafter_markdown(results: Sequence[Result]) -> str:
     chosen.sort(key=lambda each: (each.method, each.env_steps))
     last = {(each.method, each.seed): each for each in chosen}.values()
     rows = [["agent without reward", "env steps", "seeds", "episodes", "score (%)"]]
-    for method in dict.fromkeys(each.method for each in last):
-        ours = [each for each in last if each.method == method]
+    for method, ours in grouped(last, lambda each: each.method).items():
         scores = [each.score for each in ours]
         spread = f" ± {np.std(scores):.2f}" if len(ours) > 1 else ""
         steps, episodes = min(each.env_steps for each in ours), sum(each.episodes for each in ours)

@@ -32,19 +32,16 @@ class Line:
     group: str = ""
 
 
-def chart(lines: Sequence[Line], x: str, y: str, caption: Any) -> Markup:
+def chart(lines: Sequence[Line], x: str, y: str, caption: Any, **more: Any) -> Markup:
     """A figure with curves over env steps, or over anything."""
-    return _figure({"x": x, "y": y, "lines": [_plain(line) for line in lines]}, caption)
-
-
-def cloud(points: np.ndarray, values: np.ndarray, about: Sequence[str], x: str, y: str, caption: Any) -> Markup:
-    """A figure with points (n, 2), coloured by values from 0 to 1; `about` says what each is."""
-    line = _plain(Line("", points[:, 0], points[:, 1], points=True))
-    return _figure({"x": x, "y": y, "lines": [line], "values": _numbers(values), "about": list(about)}, caption)
-
-
-def _figure(content: dict[str, Any], caption: Any) -> Markup:
+    content = {"x": x, "y": y, "lines": [_plain(line) for line in lines], **more}
     return figure(tag("div", class_="chart", data_chart=json.dumps(content, separators=(",", ":"))), caption)
+
+
+def scatter(points: np.ndarray, values: np.ndarray, about: Sequence[str], x: str, y: str, caption: Any) -> Markup:
+    """A figure with points (n, 2), coloured by values from 0 to 1; `about` says what each is."""
+    line = Line("", points[:, 0], points[:, 1], points=True)
+    return chart([line], x, y, caption, values=_numbers(values), about=list(about))
 
 
 def _plain(line: Line) -> dict[str, Any]:
@@ -57,9 +54,9 @@ def _plain(line: Line) -> dict[str, Any]:
     return told | {name: getattr(line, name) for name in ("label", "colour", "quiet", "points", "group")}
 
 
-def _numbers(values: Any) -> list[float | None]:
+def _numbers(values: np.ndarray) -> list[float | None]:
     """Five digits are more than a screen shows; what is not finite is null."""
-    return [float(f"{value:.5g}") if np.isfinite(value) else None for value in np.asarray(values, float)]
+    return [float(f"{value:.5g}") if np.isfinite(value) else None for value in values]
 
 
 @dataclass(frozen=True)
@@ -79,21 +76,20 @@ def bars(title: str, each: Sequence[Bar], least: float = 0.0) -> Markup:
     ends = [end for bar in each for end in (bar.value, bar.low, bar.high, bar.mark) if end is not None]
     low, high = min(0.0, *ends), max(least, 1.0, *ends)  # a score that reads as 0 is no long bar
 
-    def place(value: float) -> float:
-        return 100 * (value - low) / (high - low)
+    def span(start: float, end: float) -> str:
+        return f"left:{100 * (start - low) / (high - low):.2f}%;width:{100 * (end - start) / (high - low):.2f}%"
 
     rows = []
     for bar in each:
-        start, end = sorted((place(0.0), place(bar.value)))
         colour = f"background:var(--s{bar.colour % COLOURS + 1})"
-        inside = [tag("i", style=f"left:{start:.2f}%;width:{end - start:.2f}%;{colour}")]
+        inside = [tag("i", style=f"{span(min(0.0, bar.value), max(0.0, bar.value))};{colour}")]
         said = f"{bar.value:,.1f}"
         if bar.low is not None and bar.high is not None:
-            from_, to = place(bar.low), place(bar.high)
-            inside.append(tag("i", class_="range", style=f"left:{from_:.2f}%;width:{to - from_:.2f}%"))
+            inside.append(tag("i", class_="range", style=span(bar.low, bar.high)))
             said += f" ({bar.low:,.0f} to {bar.high:,.0f})"
         if bar.mark is not None:
-            inside.append(tag("i", class_="mark", style=f"left:{place(bar.mark):.2f}%"))
-        track = tag("span", *inside, class_="track")
-        rows.append(tag("div", tag("span", bar.label), track, tag("span", said), class_="bar"))
+            inside.append(tag("i", class_="mark", style=f"left:{100 * (bar.mark - low) / (high - low):.2f}%"))
+        rows.append(
+            tag("div", tag("span", bar.label), tag("span", *inside, class_="track"), tag("span", said), class_="bar")
+        )
     return tag("div", tag("h3", title), *rows)

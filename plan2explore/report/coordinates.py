@@ -1,5 +1,6 @@
-"""Coordinates of stored states by name: what a number of a snapshot is in the world."""
+"""Coordinates of stored states by name: what a number of a snapshot is in the environment."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import mujoco
@@ -10,12 +11,14 @@ from ..envs.gymnasium import make_inner, simulation_of
 from ..envs.mjcf import load_world
 from ..envs.names import DATASET, GYMNASIUM, check_module, domain_of, without_start
 from ..envs.state import Snapshot
-from ..envs.world import World
 from ..replay import Episode
 
-FREE = ("x", "y", "z", "quaternion w", "quaternion x", "quaternion y", "quaternion z")
-FREE_VELOCITY = ("x velocity", "y velocity", "z velocity", "x turning", "y turning", "z turning")
-BALL, BALL_VELOCITY = FREE[3:], FREE_VELOCITY[3:]
+TURN = tuple(f" quaternion {part}" for part in "wxyz"), tuple(f" {part} turning" for part in "xyz")
+PARTS = {
+    mujoco.mjtJoint.mjJNT_FREE: ((" x", " y", " z", *TURN[0]), (" x velocity", " y velocity", " z velocity", *TURN[1])),
+    mujoco.mjtJoint.mjJNT_BALL: TURN,
+}
+"""What follows a joint's name in those of its positions and of its velocities; others have one of each."""
 PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
     "acrobot": (("shoulder", "elbow"), ("shoulder", "shoulder velocity"), ("elbow", "elbow velocity")),
     "antmaze_u": (("root x", "root y"), ("root z", "root quaternion w"), ("front_left_hip", "front_left_knee")),
@@ -24,9 +27,7 @@ PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
     "cheetah": (("rooty", "rootz"), ("rootx velocity", "rooty velocity"), ("bthigh", "fthigh")),
     "finger": (("proximal", "distal"), ("hinge", "hinge velocity"), ("proximal", "hinge")),
     "hopper": (("rooty", "rootz"), ("rootx velocity", "rootz velocity"), ("hip", "knee")),
-    "maze_large": (("x", "y"), ("x velocity", "y velocity")),
-    "maze_rooms": (("x", "y"), ("x velocity", "y velocity")),
-    "maze_u": (("x", "y"), ("x velocity", "y velocity")),
+    **dict.fromkeys(("maze_large", "maze_rooms", "maze_u"), (("x", "y"), ("x velocity", "y velocity"))),
     "pendulum": (("hinge", "hinge velocity"),),
     "point_mass": (("root_x", "root_y"), ("root_x velocity", "root_y velocity")),
     "reacher": (("shoulder", "wrist"), ("shoulder velocity", "wrist velocity")),
@@ -46,7 +47,7 @@ class Coordinates:
     size: int
     """Numbers in a whole snapshot."""
     seconds: float
-    """Simulated time of an env step; 0 if the world does not tell."""
+    """Simulated time of an env step; 0 if it is not known."""
 
     def read(self, episode: Episode) -> np.ndarray:
         """The coordinates at the end of every agent step, float32 (steps, coordinates)."""
@@ -67,30 +68,26 @@ class Coordinates:
 
 
 def coordinates_of(world: str, episode: Episode) -> Coordinates:
-    """The coordinates of a world's snapshots.
+    """The coordinates of an environment's snapshots.
 
-    Those of a Gymnasium world are its joints' where MuJoCo is behind it, and else its flat observation, by number.
+    Those of a Gymnasium environment are its joints' where MuJoCo is behind it and it can be made here without starting
+    code that a file names; else its flat observation, by number.
     """
     size = episode.state.shape[-1]
     if not world.startswith((GYMNASIUM, DATASET)):
         loaded = load_world(without_start(world))
         seconds = loaded.substeps * float(loaded.physics.timestep())
         return _of_joints(loaded.model, loaded.snapshot, 0, seconds)
-    simulation = None if world.startswith(DATASET) else _simulation(world)
+    simulation = None
+    with suppress(ValueError, EnvError):
+        if not world.startswith(DATASET):
+            check_module(world, "an episode")
+            simulation = simulation_of(make_inner(world, None))
     if simulation and size > simulation.snapshot.size:
         return _of_joints(simulation.model, simulation.snapshot, size - simulation.snapshot.size, 0.0)
     count = episode.proprio.shape[1] or size - episode.action.shape[1]
     names = tuple(f"observation {index}" for index in range(count))
     return Coordinates(np.arange(count), names, np.zeros(count, bool), size, 0.0)
-
-
-def _simulation(world: str) -> World | None:
-    """What is behind a Gymnasium world, if it can be made here without starting code that a file names."""
-    try:
-        check_module(world, "an episode")
-        return simulation_of(make_inner(world, None))
-    except (ValueError, EnvError):
-        return None
 
 
 def proprio_names(world: str, episode: Episode) -> list[str]:
@@ -100,8 +97,7 @@ def proprio_names(world: str, episode: Episode) -> list[str]:
         return [f"observation {index}" for index in range(count)]
     loaded = load_world(without_start(world))
     loaded.reset()
-    parts = loaded.task.get_observation(loaded.physics)
-    sizes = {name: np.size(part) for name, part in parts.items()}
+    sizes = {name: np.size(part) for name, part in loaded.task.get_observation(loaded.physics).items()}
     names = [f"{name} {index}" if size > 1 else name for name, size in sizes.items() for index in range(size)]
     return names if len(names) == count else [f"proprioception {index}" for index in range(count)]
 
@@ -112,17 +108,11 @@ def _of_joints(model: mujoco.MjModel, snapshot: Snapshot, start: int, seconds: f
     starts = dict(zip(layout, np.cumsum([start, *layout.values()])[:-1].tolist(), strict=True))
     positions, velocities, turning = [], [], []
     for joint in range(model.njnt):
-        kind, name = model.jnt_type[joint], model.joint(joint).name or f"joint {joint}"
-        free, ball = kind == mujoco.mjtJoint.mjJNT_FREE, kind == mujoco.mjtJoint.mjJNT_BALL
-        if free or ball:
-            parts, speeds = (FREE, FREE_VELOCITY) if free else (BALL, BALL_VELOCITY)
-            positions += [f"{name} {part}" for part in parts]
-            velocities += [f"{name} {part}" for part in speeds]
-            turning += [False] * len(parts)
-        else:
-            positions.append(name)
-            velocities.append(f"{name} velocity")
-            turning.append(kind == mujoco.mjtJoint.mjJNT_HINGE and not model.jnt_limited[joint])
+        kind, name = mujoco.mjtJoint(model.jnt_type[joint]), model.joint(joint).name or f"joint {joint}"
+        parts, speeds = PARTS.get(kind, (("",), (" velocity",)))
+        positions += [name + part for part in parts]
+        velocities += [name + part for part in speeds]
+        turning += [kind == mujoco.mjtJoint.mjJNT_HINGE and not model.jnt_limited[joint]] * len(parts)
     columns = [*range(starts["qpos"], starts["qpos"] + model.nq), *range(starts["qvel"], starts["qvel"] + model.nv)]
     wraps = np.array(turning + [False] * len(velocities))
     return Coordinates(np.array(columns), (*positions, *velocities), wraps, start + snapshot.size, seconds)

@@ -2,6 +2,7 @@
 
 import io
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,30 +23,21 @@ def frames_of(episode: Episode, steps: slice, states: np.ndarray | None = None) 
     """Images of an episode's steps, uint8 (n, size, size, 3). Those of a run without pixels are drawn from its states.
 
     With `states`, those are drawn in their place. (Without MuJoCo behind it a Gymnasium environment cannot be put into a
-    stored state: its images stay black.)
+    stored state: its images stay black. So do those of one that a file would have to start.)
     """
-    env = None if states is None and episode.image.any() else _drawing_env(episode)
-    if env is None:
+    if states is None and episode.image.any():
         return episode.image[steps]
-    try:
-        return env.draw(episode.last_states()[steps] if states is None else states, episode.drawn)
-    finally:
-        env.close()
-
-
-def _drawing_env(episode: Episode) -> Any:
-    """An environment that can draw an episode's states; none where there is no such, or a file would have to start it."""
     try:
         check_module(episode.world, "an episode")
         env = make(episode.world, size=episode.image.shape[1], obs="proprio", camera=episode.meta.get("camera"))
     except ValueError:
         if is_suite(episode.world):
             raise
-        return None
-    if not env.draws_states:
-        env.close()
-        return None
-    return env
+        return episode.image[steps]
+    with closing(env):
+        if not env.draws_states:
+            return episode.image[steps]
+        return env.draw(episode.last_states()[steps] if states is None else states, episode.drawn)
 
 
 def encode_png(frame: np.ndarray, pixels: int) -> bytes:

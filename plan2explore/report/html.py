@@ -29,19 +29,13 @@ def tag(name: str, /, *content: Any, **attributes: Any) -> Markup:
         for key, value in attributes.items()
         if value is not None and value is not False
     )
-    inside = "".join(map(text, content))
-    closing = "" if name in ("img", "meta", "br") else f"{inside}</{name}>"
+    closing = "" if name in ("img", "meta") else f"{''.join(map(text, content))}</{name}>"
     return Markup(f"<{name}{''.join(pairs)}>{closing}")
 
 
 def join(pieces: Iterable[Any]) -> Markup:
     """Pieces one after the other."""
     return Markup("\n".join(map(text, pieces)))
-
-
-def section(title: str, *content: Any) -> Markup:
-    """A part of the page with a heading that can be linked to."""
-    return tag("section", tag("h2", title), *content, id=anchor(title))
 
 
 def anchor(title: str) -> str:
@@ -52,9 +46,7 @@ def anchor(title: str) -> str:
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Markup:
     """A table; on a narrow screen each row becomes a list of its named cells."""
     titles = tag("tr", *(tag("th", name) for name in head))
-    body = [
-        tag("tr", *(tag("td", cell, data_label=name or None) for name, cell in zip(head, row, strict=True))) for row in rows
-    ]
+    body = (tag("tr", *(tag("td", cell, data_label=name) for name, cell in zip(head, row, strict=True))) for row in rows)
     return tag("table", tag("thead", titles), tag("tbody", *body))
 
 
@@ -78,16 +70,12 @@ def grid(pieces: Iterable[Any], small: bool = False) -> Markup:
     return tag("div", *pieces, class_="grid small" if small else "grid")
 
 
-def image(png: bytes, about: str) -> Markup:
-    """A PNG inside the page."""
-    return tag("img", src=data_url("image/png", png), alt=about)
-
-
-def video(mp4: bytes, about: str, **attributes: Any) -> Markup:
+def video(mp4: bytes, about: str, class_: str | None = None) -> Markup:
     """An mp4 inside the page: it plays when it comes into view."""
-    url = data_url("video/mp4", mp4)
-    flags: dict[str, Any] = {"controls": True, "muted": True, "loop": True, "playsinline": True} | attributes
-    return tag("video", src=url, preload="auto", aria_label=about, **flags)
+    return tag(
+        "video", src=data_url("video/mp4", mp4), preload="auto", aria_label=about,
+        controls=True, muted=True, loop=True, playsinline=True, class_=class_,
+    )  # fmt: skip
 
 
 def data_url(kind: str, data: bytes) -> str:

@@ -1,24 +1,11 @@
-"""How learning went, as curves; and what the world model predicts open-loop: it observes a few steps, and imagines the rest
-from the actions alone.
-"""
+"""How learning went, as curves."""
 
 from collections.abc import Sequence
 
-import jax
-import numpy as np
-
-from ..agent.inspect import CONTEXT, difference, open_loop, to_pixels
-from ..envs.maze import ANTS, LAYOUTS, QPOS, half_size
-from ..envs.names import domain_of
-from ..replay import Episode
 from ..runs.reader import is_number
 from .charts import Line, chart
-from .coordinates import proprio_names
-from .curiosity import as_sequence
-from .explored import Explored, Missing
-from .frames import frames_of
-from .html import Markup, figure, grid, join, tag, video
-from .videos import encode
+from .html import Markup, grid, join, tag
+from .run import Missing, ReportRun
 
 CURVES = {
     "intrinsic/mean": "Intrinsic reward before normalisation, running mean: how much there still is to learn",
@@ -37,99 +24,29 @@ TASK_CURVES = {
     "reward_loss": "loss of the reward head",
 }
 NOTE = "Means over the updates since the point before. Drag to zoom, double-click for the whole, click a name to hide it."
-STEPS = 50  # of a prediction: the length of a training sequence in the paper
-FPS = 10
-LARGEST = 2_000_000  # bytes of a video
-COORDINATES = 6
 
 
-def learning(every: Sequence[Explored]) -> Markup:
+def learning(runs: Sequence[ReportRun]) -> Markup:
     """A figure for each metric that any of the runs has: over env steps, or over updates where no env step was made."""
-    tasks = dict.fromkeys(probe for explored in every for probe in explored.about.probes)
+    tasks = dict.fromkeys(probe for run in runs for probe in run.about.probes)
     wanted = CURVES | {f"{task}/{name}": f"{task}: {about}" for task in tasks for name, about in TASK_CURVES.items()}
-    explored_on = any(len({line["env_steps"] for line in explored.metrics}) > 1 for explored in every)
-    axis, name = ("env_steps", "env steps") if explored_on else ("update", "updates")
-    found = {metric: metric_lines(every, metric, axis) for metric in wanted}
-    drawn = [
-        chart(lines, name, metric, f"{wanted[metric]} ({metric})")
-        for metric, lines in found.items()
-        if any(len(line.x) > 1 for line in lines)
-    ]
+    explored = any(len({line["env_steps"] for line in run.metrics}) > 1 for run in runs)
+    axis, name = ("env_steps", "env steps") if explored else ("update", "updates")
+    drawn = []
+    for metric, about in wanted.items():
+        lines = metric_lines(runs, metric, axis)
+        if any(len(line.x) > 1 for line in lines):
+            drawn.append(chart(lines, name, metric, f"{about} ({metric})"))
     if not drawn:
         raise Missing("No metric was written twice.")
     return join([tag("p", NOTE, class_="soft"), tag("div", class_="controls curves-controls"), grid(drawn)])
 
 
-def metric_lines(every: Sequence[Explored], metric: str, axis: str = "env_steps") -> list[Line]:
+def metric_lines(runs: Sequence[ReportRun], metric: str, axis: str = "env_steps") -> list[Line]:
     """A metric over another, of the runs that have it."""
     lines = []
-    for explored in every:
-        told = [(line.get(axis), line.get(metric)) for line in explored.metrics]
-        points = [point for point in told if all(map(is_number, point))]
-        if points:
-            x, y = zip(*points, strict=True)
-            lines.append(Line(explored.label, x, y, colour=explored.number, group=explored.about.method))
+    for run in runs:
+        points = [(line.get(axis), line.get(metric)) for line in run.metrics]
+        if points := [point for point in points if all(map(is_number, point))]:
+            lines.append(run.line(*zip(*points, strict=True)))
     return lines
-
-
-def predict_openly(explored: Explored) -> Markup:
-    """True and imagined, side by side, from the middle of the last episode."""
-    number, episode = explored.last_episode()
-    agent, params, steps = explored.load_agent(episode)
-    start = max(0, min(len(episode) // 3, len(episode) - STEPS))
-    part = slice(start, min(start + STEPS, len(episode)))
-    if part.stop - start <= CONTEXT:
-        raise ValueError(f"Episode {number} of {explored.name} has only {len(episode)} steps.")
-    observation, actions = as_sequence(agent, episode, start, part.stop)
-    guess = open_loop(agent, params, observation, actions, jax.random.key(0))
-    pieces = []
-    if guess.image is not None:
-        pieces.append(grid(_images(episode.image[part], to_pixels(np.asarray(guess.image)[:, 0]))))
-    if guess.proprio is not None:
-        imagined = np.asarray(guess.proprio)[:, 0]
-        states = None if guess.image is not None else imagined_states(episode, part, imagined)
-        names = proprio_names(explored.config.world.world, episode)
-        if states is not None:
-            pieces.append(grid([_side_by_side(frames_of(episode, part), frames_of(episode, part, states))]))
-        pieces.append(grid(_curves(episode.proprio[part], imagined, names)))
-    note = (
-        f"Episode {number} from env step {start * episode.state.shape[1]}, with the model of env step {steps:,}: it "
-        f"observes the first {CONTEXT} steps, and imagines the rest from the actions alone."
-    )
-    return join([tag("h3", explored.label), tag("p", note, class_="soft"), *pieces])
-
-
-def imagined_states(episode: Episode, part: slice, proprio: np.ndarray) -> np.ndarray | None:
-    """States with the positions that were imagined: of the mazes' point, whose vector is its whole state; else none."""
-    maze = domain_of(episode.world)
-    if maze not in LAYOUTS or maze in ANTS:
-        return None
-    states = episode.last_states()[part]
-    states[:, QPOS] = half_size(maze) * proprio[:, :2]
-    return states
-
-
-def _side_by_side(true: np.ndarray, imagined: np.ndarray) -> Markup:
-    about = "True, imagined, and their difference (grey where there is none)"
-    beside = np.concatenate([true, imagined, difference(true, imagined)], axis=2)
-    return figure(video(encode(beside, FPS, LARGEST), about, class_="wide"), about)
-
-
-def _images(true: np.ndarray, imagined: np.ndarray) -> list[Markup]:
-    """True and imagined images, and the error over time."""
-    error = np.square(imagined.astype(float) - true).mean((1, 2, 3)) / 255**2
-    caption = f"Mean squared error of images with values from 0 to 1; the first {CONTEXT} steps are observed"
-    line = Line("", np.arange(1, len(error) + 1), error)
-    return [_side_by_side(true, imagined), chart([line], "step", "squared error", caption)]
-
-
-def _curves(true: np.ndarray, guess: np.ndarray, names: Sequence[str]) -> list[Markup]:
-    """True and imagined vectors: the numbers that move most."""
-    moving = np.sort(np.argsort(-true.std(0), kind="stable")[:COORDINATES])
-    x = np.arange(1, len(true) + 1)
-    drawn = []
-    for index in moving:
-        lines = [Line("true", x, true[:, index], colour=0), Line("imagined", x, guess[:, index], colour=1, quiet=True)]
-        caption = f"{names[index]}: true, and imagined after the first {CONTEXT} steps"
-        drawn.append(chart(lines, "step", names[index], caption))
-    return drawn

@@ -1,8 +1,6 @@
 """`plan2explore runs`: the runs below a folder, with their state and last scores."""
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
@@ -48,17 +46,8 @@ def row_of(run: RunFolder) -> tuple[str, ...]:
     about, metrics = summary_of(run), read_metrics(run.path)
     (steps, all_steps), (_, all_updates) = (progress_of(run, metrics, name) for name in ("env_steps", "update"))
     state = "running" if run.is_locked() else "finished" if all_steps or all_updates else "stopped"
-    return (
-        str(run.path), about.world, about.method, "?" if about.seed is None else str(about.seed), state,
-        steps, last_scores(results_of(run.path)) or "-",
-    )  # fmt: skip
-
-
-def last_scores(results: Iterable[Any]) -> str:
-    """The last score of each task; where it has several, a probe's and an adaptation's are told apart."""
-    last = {(each.task, each.protocol): each for each in results}
-    tasks = [task for task, _ in last]
-    return ", ".join(
-        f"{task} {each.score:.0f}" + (f" ({protocol})" if tasks.count(task) > 1 else "")
-        for (task, protocol), each in last.items()
-    )
+    last = {(each.task, each.protocol): each for each in results_of(run.path)}
+    tasks = [task for task, _ in last]  # where one has several scores, a probe's and an adaptation's are told apart
+    scores = [f"{x.task} {x.score:.0f}" + f" ({x.protocol})" * (tasks.count(x.task) > 1) for x in last.values()]
+    seed = "?" if about.seed is None else str(about.seed)
+    return str(run.path), about.world, about.method, seed, state, steps, ", ".join(scores) or "-"

@@ -59,7 +59,7 @@ function seedsTogether(lines) {  // one line for each group, with its mean, leas
 class Chart {
   constructor(host) {
     Object.assign(this, {host, data: JSON.parse(host.dataset.chart), zoom: null, hidden: new Set(), log: false});
-    this.cloud = Boolean(this.data.values);
+    this.scatter = Boolean(this.data.values);
     host.removeAttribute("data-chart");
     this.svg = host.appendChild(make("svg", {role: "img", height: HEIGHT}));
     this.svg.setAttribute("aria-label", `${this.data.y} over ${this.data.x}`);
@@ -74,7 +74,7 @@ class Chart {
   }
 
   zoomTo(x) {
-    if (this.from !== null && this.from !== undefined && Math.abs(x - this.from) > 8) {
+    if (this.from != null && Math.abs(x - this.from) > 8) {
       this.zoom = [this.from, x].sort((a, b) => a - b).map(each => this.xOf(each));
       this.draw();
     }
@@ -94,7 +94,7 @@ class Chart {
     const later = lines.flatMap(line => pick(line, line.y, Math.ceil(0.1 * line.x.length))).sort((a, b) => a - b);
     const last = lines.map(line => line.y.at(-1)).filter(usable);
     let low = Math.min(...every), high = Math.max(...every);
-    if (later.length >= 10 && !this.log && !this.cloud) {
+    if (later.length >= 10 && !this.log && !this.scatter) {
       const from = Math.min(quantile(later, 0.02), ...last), to = Math.max(quantile(later, 0.98), ...last);
       if (to > from && high - low > 4 * (to - from)) [low, high] = [from, to];
     }
@@ -110,15 +110,15 @@ class Chart {
     const every = shown.flatMap(line => line.x), [low, high] = this.limits(shown);
     let [left, right] = this.zoom || (every.length ? [Math.min(...every), Math.max(...every)] : [0, 1]);
     if (left === right) [left, right] = [left - 1, right + 1];
-    if (this.cloud) [left, right] = [left - 0.03 * (right - left), right + 0.03 * (right - left)];
+    if (this.scatter) [left, right] = [left - 0.03 * (right - left), right + 0.03 * (right - left)];
     const across = x => LEFT + (x - left) / (right - left) * (width - LEFT - RIGHT);
     const up = y => HEIGHT - BOTTOM - (scale(y) - scale(low)) / (scale(high) - scale(low)) * (HEIGHT - TOP - BOTTOM);
     this.xOf = place => left + (place - LEFT) / (width - LEFT - RIGHT) * (right - left);
     Object.assign(this, {across, up, shown});
     this.svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
     this.svg.replaceChildren(...this.axes(width, left, right, low, high));
-    const plot = this.svg.appendChild(make("svg", {x: LEFT, y: TOP - 4, width: Math.max(1, width - LEFT - RIGHT + 4),
-      height: HEIGHT - TOP - BOTTOM + 8, viewBox: `${LEFT} ${TOP - 4} ${Math.max(1, width - LEFT - RIGHT + 4)} ${HEIGHT - TOP - BOTTOM + 8}`}));
+    const box = {x: LEFT, y: TOP - 4, width: Math.max(1, width - LEFT - RIGHT + 4), height: HEIGHT - TOP - BOTTOM + 8};
+    const plot = this.svg.appendChild(make("svg", {...box, viewBox: Object.values(box).join(" ")}));
     for (const line of shown) plot.append(...this.drawn(line));
     const beyond = shown.flatMap(line => line.y).filter(y => y !== null && (y < low || y > high)).length;
     if (beyond && !this.zoom) this.svg.append(make("text", {x: width - RIGHT, y: TOP + 8, "text-anchor": "end"}, `${beyond} outside`));
@@ -131,9 +131,9 @@ class Chart {
     const steps = this.log ? ticks(Math.ceil(Math.log10(low)), Math.log10(high), 4).map(power => 10 ** power) : ticks(low, high, 5);
     for (const y of steps) {
       made.push(make("line", {x1: LEFT, x2: width - RIGHT, y1: this.up(y), y2: this.up(y), ...grid}));
-      if (!this.cloud) made.push(make("text", {x: LEFT - 6, y: this.up(y) + 4, "text-anchor": "end"}, short(y)));
+      if (!this.scatter) made.push(make("text", {x: LEFT - 6, y: this.up(y) + 4, "text-anchor": "end"}, short(y)));
     }
-    for (const x of this.cloud ? [] : ticks(left, right, Math.max(2, Math.floor(width / 90)))) {
+    for (const x of this.scatter ? [] : ticks(left, right, Math.max(2, Math.floor(width / 90)))) {
       made.push(make("line", {x1: this.across(x), x2: this.across(x), y1: TOP, y2: foot, ...grid}));
       made.push(make("text", {x: this.across(x), y: foot + 15, "text-anchor": "middle"}, short(x)));
     }
@@ -144,7 +144,7 @@ class Chart {
   drawn(line) {
     const colour = `var(--s${line.colour % COLOURS + 1})`, places = line.x.map((x, index) => [x, line.y[index], index]);
     const usable = y => y !== null && (!this.log || y > 0), made = [];
-    if (this.cloud) return places.map(([x, y, index]) => make("circle", {cx: this.across(x), cy: this.up(y), r: 2.5,
+    if (this.scatter) return places.map(([x, y, index]) => make("circle", {cx: this.across(x), cy: this.up(y), r: 2.5,
       fill: `rgb(${shade(this.data.values[index])})`}));
     if (line.low) {
       const kept = places.filter(([, , index]) => usable(line.low[index]) && usable(line.high[index]));
@@ -162,7 +162,7 @@ class Chart {
   }
 
   names() {
-    const log = this.data.lines.every(line => line.y.every(y => y === null || y > 0)) && !this.cloud;
+    const log = this.data.lines.every(line => line.y.every(y => y === null || y > 0)) && !this.scatter;
     const named = this.lines().filter(line => line.label).map(line => {
       const made = button("", () => {
         this.hidden.delete(line.label) || this.hidden.add(line.label);
@@ -180,17 +180,17 @@ class Chart {
   hover(event) {
     const found = this.shown.flatMap(line => line.x.map((x, index) => ({line, index, x, y: line.y[index]}))).filter(each => each.y !== null);
     if (!found.length) return;
-    const far = each => (this.across(each.x) - event.offsetX) ** 2 + (this.cloud ? (this.up(each.y) - event.offsetY) ** 2 : 0);
+    const far = each => (this.across(each.x) - event.offsetX) ** 2 + (this.scatter ? (this.up(each.y) - event.offsetY) ** 2 : 0);
     const near = found.reduce((best, each) => far(each) < far(best) ? each : best);
-    const same = this.cloud ? [near] : this.shown.map(line => ({line, x: near.x, y: at(line, near.x)})).filter(each => each.y !== null);
-    const head = this.cloud ? this.data.about[near.index] : `${short(near.x)} ${this.data.x}`;
-    this.tip.replaceChildren(make("div", {}, head), ...(this.cloud ? [] : same.map(({line, y}) => {
+    const same = this.scatter ? [near] : this.shown.map(line => ({line, x: near.x, y: at(line, near.x)})).filter(each => each.y !== null);
+    const head = this.scatter ? this.data.about[near.index] : `${short(near.x)} ${this.data.x}`;
+    this.tip.replaceChildren(make("div", {}, head), ...(this.scatter ? [] : same.map(({line, y}) => {
       const row = make("div");
       row.append(make("span", {style: `color: var(--s${line.colour % COLOURS + 1})`}, "● "), `${short(y)} ${line.label}`);
       return row;
     })));
     this.mark.replaceChildren(...same.map(({x, y}) => make("circle", {cx: this.across(x), cy: this.up(y), r: 4, fill: "var(--ink)"})));
-    if (this.from !== null && this.from !== undefined) this.mark.append(make("rect", {x: Math.min(this.from, event.offsetX), y: TOP,
+    if (this.from != null) this.mark.append(make("rect", {x: Math.min(this.from, event.offsetX), y: TOP,
       width: Math.abs(event.offsetX - this.from), height: HEIGHT - TOP - BOTTOM, fill: "var(--accent)", opacity: 0.15}));
     this.tip.hidden = false;
     const right = event.offsetX > this.host.clientWidth / 2;

@@ -8,11 +8,11 @@ from pathlib import Path
 from ..atomic import write_file
 from ..device import prepare_device
 from .coverage import Pair, coverage
-from .curiosity import curiosity
-from .explored import Explored, Missing, open_runs
 from .facts import headline, what_was_run
-from .html import Markup, anchor, join, missing, page, section, tag
-from .learning import learning, predict_openly
+from .html import Markup, anchor, join, missing, page, tag
+from .inspection import intrinsic_reward, open_loop_prediction
+from .learning import learning
+from .run import Missing, ReportRun, open_runs
 from .scores import scores
 from .videos import videos
 
@@ -21,8 +21,7 @@ LARGEST = 20_000_000
 """Bytes of a page: what one can still send to someone."""
 SPARE = 500_000
 MOST_INSPECTED = 4
-"""Runs whose curiosity and predictions are shown: each takes seconds, and room."""
-ORDER = ("Scores", "Coverage", "Videos", "Where it was curious", "Open-loop prediction", "Learning", "What was run")
+"""Runs whose intrinsic reward and predictions are shown: each takes seconds, and room."""
 
 
 def write_report(runs: str | Path | Sequence[str | Path], out: str | Path | None = None, pairs: Sequence[Pair] = ()) -> Path:
@@ -37,37 +36,39 @@ def write_report(runs: str | Path | Sequence[str | Path], out: str | Path | None
     if not folders:
         raise ValueError("A report needs at least one run: give its folder.")
     prepare_device()
-    every, damaged = open_runs(folders)
+    found, damaged = open_runs(folders)
     out = Path(out or (folders[0] / "report.html" if len(folders) == 1 else "report.html"))
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_file(out, [compose(every, damaged, pairs).encode()])
+    write_file(out, [compose(found, damaged, pairs).encode()])
     return out
 
 
-def compose(every: Sequence[Explored], damaged: Sequence[str] = (), pairs: Sequence[Pair] = ()) -> str:
+def compose(runs: Sequence[ReportRun], damaged: Sequence[str] = (), pairs: Sequence[Pair] = ()) -> str:
     """The page's text: everything but videos first, and videos in the room that is left. Empty sections are left out."""
-    build = SectionBuilder()
-    parts = {
-        "Scores": build("Scores", scores, every),
-        "What was run": build.each("What was run", every, what_was_run),
-        "Coverage": build("Coverage", coverage, every, pairs),
-        "Where it was curious": build.each("Where it was curious", every[:MOST_INSPECTED], curiosity),
-        "Open-loop prediction": build.each("Open-loop prediction", every[:MOST_INSPECTED], predict_openly),
-        "Learning": build("Learning", learning, every),
+    build, inspected = SectionBuilder(), runs[:MOST_INSPECTED]
+    sections = {
+        "Scores": build("Scores", scores, runs),
+        "Coverage": build("Coverage", coverage, runs, pairs),
+        "Videos": Markup(),
+        "Where it was curious": build.each("Where it was curious", inspected, intrinsic_reward),
+        "Open-loop prediction": build.each("Open-loop prediction", inspected, open_loop_prediction),
+        "Learning": build("Learning", learning, runs),
+        "What was run": build.each("What was run", runs, what_was_run),
     }
-    room = LARGEST - SPARE - sum(len(content.encode()) for content in parts.values())
-    parts["Videos"] = build("Videos", videos, every, room)
-    head = build("Headline", headline, every)
+    room = LARGEST - SPARE - sum(len(content.encode()) for content in sections.values())
+    sections["Videos"] = build("Videos", videos, runs, room)
+    head = build("Headline", headline, runs)
     if build.failed:
         log.warning("Not all could be shown; the page says why: %s.", ", ".join(build.failed))
     if damaged:
         log.warning("%s", " ".join(damaged))
-    title = ", ".join(explored.name for explored in every)
-    shown = [name for name in ORDER if parts[name]]
+    title = ", ".join(run.name for run in runs)
+    shown = {name: content for name, content in sections.items() if content}
     made = f"{title}. Plan2Explore, {datetime.now(UTC).isoformat(sep=' ', timespec='minutes')}"
     links = tag("nav", *(tag("a", name, href=f"#{anchor(name)}") for name in shown))
     top = tag("header", tag("h1", head or title), tag("p", made, class_="soft"), links, *map(missing, damaged))
-    return page(f"Plan2Explore: {title}", top, *(section(name, parts[name]) for name in shown))
+    body = (tag("section", tag("h2", name), content, id=anchor(name)) for name, content in shown.items())
+    return page(f"Plan2Explore: {title}", top, *body)
 
 
 class SectionBuilder:
@@ -75,20 +76,20 @@ class SectionBuilder:
 
     def __init__(self) -> None:
         self.failed: dict[str, None] = {}
-        """Parts of the page that lack something they should have, in order."""
+        """Sections that lack something they should have, in order."""
 
-    def __call__(self, part: str, make: Callable[..., Markup], *arguments: object, name: str = "") -> Markup:
+    def __call__(self, section: str, make: Callable[..., Markup], *arguments: object, name: str = "") -> Markup:
         try:
             return make(*arguments)
         except Missing:
             return Markup()
         except Exception as error:
-            self.failed[part] = None
-            log.debug("A piece of the report is missing (%s).", name or part, exc_info=error)
+            self.failed[section] = None
+            log.debug("A piece of the report is missing (%s).", name or section, exc_info=error)
             expected = isinstance(error, ValueError | OSError)  # our own sentences; anything else is told by its kind too
             why = f"{error!s:.400}" if expected else f"{type(error).__name__}: {error!s:.300}"
-            return missing(f"{name or part}: this could not be shown. {why}")
+            return missing(f"{name or section}: this could not be shown. {why}")
 
-    def each(self, part: str, every: Sequence[Explored], make: Callable[[Explored], Markup]) -> Markup:
+    def each(self, section: str, runs: Sequence[ReportRun], make: Callable[[ReportRun], Markup]) -> Markup:
         """A piece for each run."""
-        return join(filter(None, (self(part, make, explored, name=explored.name) for explored in every)))
+        return join(filter(None, (self(section, make, run, name=run.name) for run in runs)))

@@ -7,11 +7,10 @@ mean of several episodes, so the window is counted in episodes: the past evaluat
 
 import sys
 import textwrap
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -23,11 +22,12 @@ from ..options import command
 from ..reference import METHODS, published_curve
 from ..runs.files import check_folder
 from ..runs.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, left_out, one_each, read_results
-from .tables import last_episodes, name_of
+from .tables import grouped, last_episodes, name_of
 
 WINDOW, CHEETAH_WINDOW = 20, 5  # episodes
 CHEETAH = ("cheetah_run", "cheetah_run_backward", "cheetah_flip_forward", "cheetah_flip_backward")
-COLOURS = dict(zip(METHODS, ("#0072B2", "#D55E00", "#767676", "#CC79A7", "#009E73", "#000000"), strict=True))
+GREY = "#767676"
+COLOURS = dict(zip(METHODS, ("#0072B2", "#D55E00", GREY, "#CC79A7", "#009E73", "#000000"), strict=True))
 """Told apart by colour-blind people too (Okabe and Ito)."""
 OTHERS = ("#56B4E9", "#E69F00", "#8C564B")
 """Of objectives of one's own."""
@@ -35,10 +35,10 @@ STYLE: dict[Any, Any] = {
     "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
     "svg.hashsalt": "plan2explore", "axes.titlesize": 10, "legend.frameon": False,
 }  # fmt: skip
+task_of = attrgetter("task")
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(NamedTuple):
     """Moving means of a task and method: mean and standard deviation over seeds, by env steps."""
 
     env_steps: np.ndarray
@@ -48,22 +48,17 @@ class Curve:
 
 
 def moving_mean(results: Sequence[Result], window: int = WINDOW) -> tuple[np.ndarray, np.ndarray]:
-    """(env steps, mean of the past `window` episodes) of one seed's evaluations."""
-    ordered = sorted(results, key=lambda result: result.env_steps)
-    steps = np.array([result.env_steps for result in ordered])
-    means = np.array([last_episodes(ordered[: index + 1], window)[0] for index in range(len(ordered))])
-    last = np.append(steps[1:] != steps[:-1], True)  # two evaluations at one moment are one point
-    return steps[last], means[last]
+    """(env steps, mean of the past `window` episodes) of one seed's evaluations; those at one moment are one point."""
+    steps = sorted({result.env_steps for result in results})
+    past = ([result for result in results if result.env_steps <= step] for step in steps)
+    return np.array(steps), np.array([last_episodes(each, window)[0] for each in past])
 
 
 def curve(results: Iterable[Result], window: int = WINDOW) -> Curve | None:
     """The curve of one task and method over its seeds, as far as all of them go."""
-    seeds: dict[int, list[Result]] = defaultdict(list)
-    for result in one_each(results):
-        seeds[result.seed].append(result)
-    if not seeds:
+    each = [moving_mean(group, window) for group in grouped(one_each(results), lambda result: result.seed).values()]
+    if not each:
         return None
-    each = [moving_mean(group, window) for group in seeds.values()]
     first, last = max(steps[0] for steps, _ in each), min(steps[-1] for steps, _ in each)
     grid = np.unique(np.concatenate([steps for steps, _ in each]))
     grid = grid[(grid >= first) & (grid <= last)]
@@ -79,53 +74,52 @@ def curve(results: Iterable[Result], window: int = WINDOW) -> Curve | None:
 
 def zero_shot_figure(results: Sequence[Result]) -> Figure | None:
     """Zero-shot score over exploration, a panel for each task, with Dreamer and the published curves."""
-    shown = [result for result in results if result.protocol in (PROBE, SUPERVISED)]
+    shown = grouped((each for each in results if each.protocol in (PROBE, SUPERVISED)), task_of)
 
     def panel(axes: Any, task: str) -> None:
-        ours = [result for result in shown if result.task == task]
-        _draw_methods(axes, ours)
-        _draw_published(axes, task, ours)
+        _draw_methods(axes, shown[task])
+        _draw_published(axes, task, shown[task])
 
-    return _figure(sorted({result.task for result in shown}), f"Zero-shot score during exploration ({_smoothing()})", panel)
+    return _figure(sorted(shown), f"Zero-shot score during exploration ({_smoothing()})", panel)
 
 
 def few_shot_figure(results: Sequence[Result]) -> Figure | None:
     """Adaptation with few episodes of the task, shaded, after exploration; before it, the zero-shot probe."""
+    every, few = grouped(results, task_of), grouped((each for each in results if each.protocol == FEW_SHOT), task_of)
 
     def panel(axes: Any, task: str) -> None:
-        here = [result for result in results if result.task == task]
-        shots = one_each(result for result in here if result.protocol == FEW_SHOT)
+        shots = one_each(few[task])
         # Exploration ended where the zero-shot policy was that adaptation began with.
         first = min(each.env_steps for each in shots)
-        offline = [each.env_steps for each in here if each.protocol == OFFLINE and each.env_steps <= first]
+        offline = [each.env_steps for each in every[task] if each.protocol == OFFLINE and each.env_steps <= first]
         switch = max(offline, default=first)
-        axes.axvspan(switch / 1e6, max(result.env_steps for result in shots) / 1e6, color="#767676", alpha=0.15, lw=0)
-        axes.axvline(switch / 1e6, color="#767676", lw=0.8)
-        before = [each for each in here if each.protocol == PROBE and each.env_steps <= switch]
+        axes.axvspan(switch / 1e6, max(result.env_steps for result in shots) / 1e6, color=GREY, alpha=0.15, lw=0)
+        axes.axvline(switch / 1e6, color=GREY, lw=0.8)
+        before = [each for each in every[task] if each.protocol == PROBE and each.env_steps <= switch]
         _draw_methods(axes, before, style=":", named=False)
         if before:
-            axes.plot([], [], ":", color="#767676", label="before: the zero-shot probe")
-        _draw_methods(axes, [each for each in here if each.protocol == SUPERVISED] + shots)
+            axes.plot([], [], ":", color=GREY, label="before: the zero-shot probe")
+        _draw_methods(axes, [each for each in every[task] if each.protocol == SUPERVISED] + shots)
 
-    tasks = sorted({result.task for result in results if result.protocol == FEW_SHOT})
-    return _figure(tasks, f"Few-shot adaptation: exploration, then episodes of the task, shaded ({_smoothing()})", panel)
+    title = f"Few-shot adaptation: exploration, then episodes of the task, shaded ({_smoothing()})"
+    return _figure(sorted(few), title, panel)
 
 
 def cheetah_figure(results: Sequence[Result]) -> Figure | None:
     """The four tasks of one exploring cheetah: curves of probes, and a mark for a task that was named afterwards."""
-    shown = [result for result in results if result.task in CHEETAH and result.protocol != FEW_SHOT]
-    if len({result.task for result in shown}) < 2:  # the figure is about one model that serves several tasks
+    shown = grouped((each for each in results if each.task in CHEETAH and each.protocol != FEW_SHOT), task_of)
+    if len(shown) < 2:  # the figure is about one model that serves several tasks
         return None
+    furthest = max(result.env_steps for ours in shown.values() for result in ours)
 
     def panel(axes: Any, task: str) -> None:
-        ours = [result for result in shown if result.task == task]
+        ours = shown.get(task, [])
         _draw_methods(axes, [each for each in ours if each.protocol != OFFLINE], CHEETAH_WINDOW)
         _draw_offline(axes, [each for each in ours if each.protocol == OFFLINE])
         _draw_published(axes, task, ours)
-        axes.set_xlim(0, 1.08 * max(result.env_steps for result in shown) / 1e6)
-        axes.set_ylim(0, 1000)
+        axes.set(xlim=(0, 1.08 * furthest / 1e6), ylim=(0, 1000))
         if not ours:
-            axes.text(0.5, 0.5, "missing", transform=axes.transAxes, ha="center", color="#767676")
+            axes.text(0.5, 0.5, "missing", transform=axes.transAxes, ha="center", color=GREY)
 
     return _figure(CHEETAH, f"Four tasks of the cheetah, zero-shot ({_smoothing(CHEETAH_WINDOW)})", panel, columns=4)
 
@@ -156,21 +150,21 @@ def _figure(tasks: Sequence[str], title: str, panel: Callable[[Any, str], None],
 
 def _by_method(results: Sequence[Result]) -> Iterator[tuple[str, str, list[Result]]]:
     """Each method with its colour and its results, in the paper's order, others after them."""
-    found = {result.method for result in results}
-    for index, method in enumerate([each for each in METHODS if each in found] + sorted(found - set(METHODS))):
-        colour = COLOURS.get(method, OTHERS[index % len(OTHERS)])
-        yield method, colour, [result for result in results if result.method == method]
+    groups = grouped(results, lambda result: result.method)
+    for index, method in enumerate([each for each in METHODS if each in groups] + sorted(set(groups) - set(METHODS))):
+        yield method, COLOURS.get(method, OTHERS[index % len(OTHERS)]), groups[method]
 
 
 def _draw_methods(axes: Any, results: Sequence[Result], window: int = WINDOW, style: str = "-", named: bool = True) -> None:
+    """A curve for each method, with its spread over seeds."""
     for method, colour, ours in _by_method(results):
         if (found := curve(ours, window)) is None:
             continue
-        text = f"{name_of(method)}, {counted(found.seeds, 'seed')}" if named else None
-        steps = found.env_steps / 1e6
-        axes.plot(steps, found.mean, style, color=colour, label=text, lw=1.6, marker="o" if len(steps) == 1 else "", ms=4)
-        if found.seeds > 1:
-            axes.fill_between(steps, found.mean - found.std, found.mean + found.std, color=colour, alpha=0.2, lw=0)
+        steps, mean, std, seeds = found.env_steps / 1e6, found.mean, found.std, found.seeds
+        text = f"{name_of(method)}, {counted(seeds, 'seed')}" if named else None
+        axes.plot(steps, mean, style, color=colour, label=text, lw=1.6, marker="o" if len(steps) == 1 else "", ms=4)
+        if seeds > 1:
+            axes.fill_between(steps, mean - std, mean + std, color=colour, alpha=0.2, lw=0)
 
 
 def _draw_offline(axes: Any, results: Sequence[Result]) -> None:
@@ -189,12 +183,12 @@ def _draw_offline(axes: Any, results: Sequence[Result]) -> None:
 
 def _draw_published(axes: Any, task: str, ours: Sequence[Result]) -> None:
     """Published points with their spread over seeds, as far as ours go."""
-    furthest = max([result.env_steps for result in ours], default=0)
+    furthest = max((result.env_steps for result in ours), default=0)
     for method in ("plan2explore", "dreamer"):
         points = published_curve(task, method)
         if not points or not furthest:
             continue
-        steps, mean, std = (np.array([getattr(point, name) for point in points]) for name in ("env_steps", "mean", "std"))
+        steps, _, mean, std = np.array(points).T
         axes.errorbar(
             steps / 1e6, mean, std, fmt="s--", mfc="white", ms=4, lw=1, capsize=2, color=COLOURS[method], alpha=0.75,
             label=f"{name_of(method)}, published ({points[0].seeds} seeds)",
@@ -211,25 +205,6 @@ def _smoothing(window: int = WINDOW) -> str:
 FIGURES = {"zero_shot": zero_shot_figure, "few_shot": few_shot_figure, "cheetah": cheetah_figure}
 
 
-def write_plots(sources: Sequence[str | Path], out: Path) -> list[Path]:
-    """Draws every figure for which there are results, as PNG and SVG; the files that were written. Says what it left out."""
-    check_folder(out)
-    results = read_results(sources)
-    if told := left_out(results):
-        say(told.rstrip("\n"), sys.stderr)
-    written = []
-    for name, draw in FIGURES.items():
-        with mpl.rc_context(STYLE):
-            figure = draw(results)
-            if figure is None:
-                continue
-            out.mkdir(parents=True, exist_ok=True)
-            figure.savefig(out / f"{name}.png", dpi=150)
-            figure.savefig(out / f"{name}.svg", metadata={"Date": None})  # the same results are the same bytes
-        written += [out / f"{name}.png", out / f"{name}.svg"]
-    return written
-
-
 @command
 def plot(sources: Positional[tuple[Path, ...]], out: Path = Path("plots")) -> int:
     """Draws the paper's figures from your runs, beside the published curves, as PNG and SVG.
@@ -238,11 +213,23 @@ def plot(sources: Positional[tuple[Path, ...]], out: Path = Path("plots")) -> in
         sources: Runs, CSV files of results, or folders with either in them.
         out: Folder for the files.
     """
-    written = write_plots(sources, out)
+    check_folder(out)
+    results = read_results(sources)
+    if told := left_out(results):
+        say(told.rstrip("\n"), sys.stderr)
+    written = []
+    for name, draw in FIGURES.items():
+        with mpl.rc_context(STYLE):
+            if (figure := draw(results)) is None:
+                continue
+            out.mkdir(parents=True, exist_ok=True)
+            figure.savefig(out / f"{name}.png", dpi=150)
+            figure.savefig(out / f"{name}.svg", metadata={"Date": None})  # the same results are the same bytes
+        written += [str(out / f"{name}.png"), str(out / f"{name}.svg")]
     if not written:
         raise ValueError(
             "There is nothing to draw: the figures are of probes, of few-shot adaptation, and of the cheetah's tasks if "
             "there are two, and none of these has evaluations of such (plan2explore table shows all there are)."
         )
-    say("\n".join(str(path) for path in written))
+    say("\n".join(written))
     return 0

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from pathlib import Path
 
 import numpy as np
 
@@ -13,8 +11,9 @@ from ..runs.folder import RunFolder
 from ..runs.reader import summary_of
 from ..runs.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, RunResult, run_results
 from .charts import Bar, Line, bars, chart
-from .explored import Explored, Missing
 from .html import Markup, grid, join, missing, table, tag
+from .run import Missing, ReportRun
+from .tables import grouped
 
 SOLVED = 500
 """Where a task in a maze counts as solved: half of what being at the goal for a whole episode pays."""
@@ -34,7 +33,9 @@ DOTTED = " Dotted: published curves, shaded by one standard deviation over seeds
 class Scored:
     """The evaluations of one task of one run, in order."""
 
-    explored: Explored
+    run: ReportRun
+    folder: RunFolder
+    """The exploration's or the adaptation's."""
     evaluations: list[RunResult]
 
     @property
@@ -43,20 +44,15 @@ class Scored:
         return self.evaluations[-1].result
 
     @property
-    def folder(self) -> RunFolder:
-        """The exploration's or the adaptation's."""
-        return self.evaluations[-1].folder
-
-    @property
     def special(self) -> str:
-        """The adaptation's folder, where that is not the task's own."""
+        """The run and the adaptation's folder, where that is not the task's own."""
         usual = self.folder.kind == "explore" or self.folder.path.name == self.last.task
-        return "" if usual else f", adapt/{self.folder.path.name}"
+        return "" if usual else f"{self.run.label}, adapt/{self.folder.path.name}"
 
     @property
     def label(self) -> str:
         """The run, and the adaptation's folder where it is not the task's own."""
-        return self.explored.label + self.special
+        return self.special or self.run.label
 
     @property
     def how(self) -> str:
@@ -71,68 +67,58 @@ class Scored:
         return {name: found[name] for name in METHODS if name in (self.last.method, "plan2explore") and name in found}
 
 
-def find_scores(explored: Explored) -> list[Scored]:
+def find_scores(run: ReportRun) -> list[Scored]:
     """All evaluations of a run and of what was adapted from it, by task and adaptation."""
-    groups: dict[tuple[Path, str], list[RunResult]] = {}
-    for each in run_results(explored.folder):
-        if each.result.protocol in PAPER_TABLE:
-            groups.setdefault((each.folder.path, each.result.task), []).append(each)
-    return [Scored(explored, group) for group in groups.values()]
+    found = [each for each in run_results(run.folder) if each.result.protocol in PAPER_TABLE]
+    groups = grouped(found, lambda each: (each.folder.path, each.result.task)).values()
+    return [Scored(run, evaluations[0].folder, evaluations) for evaluations in groups]
 
 
-def scores(every: Sequence[Explored]) -> Markup:
+def scores(runs: Sequence[ReportRun]) -> Markup:
     """The last evaluation of everything as bars and a table, and all of them as curves, a figure for each task."""
-    found = [scored for explored in every for scored in find_scores(explored)]
+    found = [scored for run in runs for scored in find_scores(run)]
     found.sort(key=lambda each: (each.last.task, each.last.protocol))
-    notes = [note for explored in every for note in _lacking(explored, found)]
+    notes = [note for run in runs for note in _lacking(run, found)]
+    if not found and not notes:
+        raise Missing("Nothing was evaluated.")
     if not found:
-        if not notes:
-            raise Missing("Nothing was evaluated.")
         return join(notes)
-    tasks = {task: list(each) for task, each in groupby(found, lambda each: each.last.task)}
-    compared = {task: [_bar(group) for group in _by_method(each)] for task, each in tasks.items()}
-    ends = [end for each in compared.values() for bar in each for end in (bar.value, bar.high, bar.mark) if end is not None]
-    drawn = [bars(task, each, max(ends)) for task, each in compared.items()]
-    lines = {task: _lines(task, each) for task, each in tasks.items()}
-    moving = {task: each for task, each in lines.items() if any(len(line.x) > 1 for line in each)}
-    figures = [chart(each, "env steps", "score", task) for task, each in moving.items()]
+    tasks = grouped(found, lambda each: each.last.task)
+    # Seeds of one method and protocol together; a run's own adaptations apart.
+    alike = {task: grouped(each, lambda one: (one.last.method, one.how, one.special)) for task, each in tasks.items()}
+    compared = {task: [_bar(group) for group in groups.values()] for task, groups in alike.items()}
+    every = [bar for each in compared.values() for bar in each]
+    most = max(end for bar in every for end in (bar.value, bar.high, bar.mark) if end is not None)
+    curves = {task: _lines(task, each) for task, each in tasks.items()}
+    curves = {task: lines for task, lines in curves.items() if any(len(line.x) > 1 for line in lines)}
     head = ("Task", "Run", "How", "Env steps", "Score", "95 % interval", "Episodes", "Paper")
     numbers = tag("details", tag("summary", "All scores as a table"), table(head, map(_row, found)))
-    marked = any(bar.mark is not None for each in compared.values() for bar in each)
-    note = NOTE + MARKED * marked + DOTTED * any(line.quiet for each in moving.values() for line in each)
-    return join([*notes, grid(drawn), tag("p", note, class_="soft"), numbers, grid(figures)])
+    note = NOTE + MARKED * any(bar.mark is not None for bar in every)
+    note += DOTTED * any(line.quiet for lines in curves.values() for line in lines)
+    drawn = grid(bars(task, each, most) for task, each in compared.items())
+    figures = grid(chart(lines, "env steps", "score", task) for task, lines in curves.items())
+    return join([*notes, drawn, tag("p", note, class_="soft"), numbers, figures])
 
 
 def solved(found: Sequence[Scored]) -> tuple[int, int] | None:
     """How many tasks have a score of `SOLVED`, and how many there are; none outside mazes."""
-    if not found or not all(each.explored.about.world.startswith(tuple(LAYOUTS)) for each in found):
+    if not found or not all(each.run.about.world.startswith(tuple(LAYOUTS)) for each in found):
         return None
-    best: dict[tuple[int, str], float] = {}
-    for each in found:
-        name = each.explored.number, each.last.task
-        best[name] = max(best.get(name, 0.0), each.last.score)
-    return sum(score >= SOLVED for score in best.values()), len(best)
+    every = {(each.run.number, each.last.task) for each in found}
+    return len({(each.run.number, each.last.task) for each in found if each.last.score >= SOLVED}), len(every)
 
 
-def _lacking(explored: Explored, found: Sequence[Scored]) -> list[Markup]:
+def _lacking(run: ReportRun, found: Sequence[Scored]) -> list[Markup]:
     """A sentence for each adaptation that has no score, or has not come to its end."""
     shown = {each.folder.path for each in found}
     notes = []
-    for folder in explored.adaptations[0]:
+    for folder in run.adaptations[0]:
         name, task = f"adapt/{folder.path.name}", summary_of(folder).task or "?"
         if not folder.finished.exists():
-            notes.append(f"{explored.label}: the adaptation to {task} in {name} is unfinished; rerun its command to resume.")
+            notes.append(f"{run.label}: the adaptation to {task} in {name} is unfinished; rerun its command to resume.")
         elif folder.path not in shown:
-            notes.append(f"{explored.label}: without an evaluation, so without a score here: {name}.")
+            notes.append(f"{run.label}: without an evaluation, so without a score here: {name}.")
     return list(map(missing, notes))
-
-
-def _by_method(found: Sequence[Scored]) -> list[list[Scored]]:
-    """Seeds of one method and protocol together; a run's own adaptations apart."""
-    groups: dict[tuple[str, ...], list[Scored]] = {}
-    for each in found:
-        groups.setdefault((each.last.method, each.how, each.special and each.label), []).append(each)
-    return list(groups.values())
 
 
 def _bar(group: Sequence[Scored]) -> Bar:
@@ -140,8 +126,8 @@ def _bar(group: Sequence[Scored]) -> Bar:
     low, high = first.evaluations[-1].interval or (None, None)
     label, mark = f"{first.label}, {first.how}", first.paper.get(first.last.method)
     if len(group) > 1:
-        low, high, label = min(values), max(values), f"{first.explored.about.method}, {first.how}, {len(group)} runs"
-    return Bar(label, float(np.mean(values)), low, high, first.explored.number, mark)
+        low, high, label = min(values), max(values), f"{first.last.method}, {first.how}, {len(group)} runs"
+    return Bar(label, float(np.mean(values)), low, high, first.run.number, mark)
 
 
 def _row(scored: Scored) -> list[object]:
@@ -161,13 +147,13 @@ def _lines(task: str, found: Sequence[Scored]) -> list[Line]:
     for number, each in enumerate(found):
         x, y = zip(*((one.result.env_steps, one.result.score) for one in each.evaluations), strict=True)
         low, high = zip(*(one.interval or (np.nan, np.nan) for one in each.evaluations), strict=True)
-        group = f"{each.explored.about.method}, {each.how}"
+        group = f"{each.last.method}, {each.how}"
         lines.append(Line(f"{each.label}, {each.how}", x, y, low, high, colour=number, group=group))
     furthest = max(max(line.x) for line in lines)
     for method in ("plan2explore", "dreamer"):
         # Only as far as the curves here make comparable: a short run would be a dot in the corner otherwise.
         points = [point for point in published_curve(task, method) if point.env_steps <= 2 * furthest]
         if points:
-            steps, mean, std = (np.array([getattr(each, name) for each in points]) for name in ("env_steps", "mean", "std"))
+            steps, _, mean, std = np.array(points).T
             lines.append(Line(f"published {method}", steps, mean, mean - std, mean + std, colour=len(lines), quiet=True))
     return lines

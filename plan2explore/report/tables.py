@@ -4,12 +4,14 @@ As in the paper, a score is the mean of the last 20 evaluation episodes with the
 standard deviation (the paper: the mean of 3 seeds).
 """
 
+import itertools
+import math
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from tyro.conf import Positional
@@ -21,6 +23,8 @@ from ..reference import METHODS, TASK_AVERAGE, Point, paper_table, published_cur
 from ..runs.files import check_folder
 from ..runs.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, csv_bytes, left_out, one_each, read_results
 
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 EPISODES = 20
 """The last evaluation episodes that a table averages (the paper)."""
 SLACK = 1.02
@@ -38,49 +42,61 @@ EXPERIENCE = {
     2: {"Task-agnostic experience": ("1M", "–"), "Task-specific experience": ("150K", "1.15M")},
 }
 """The paper's rows above its scores: of the methods without a task, and of Dreamer."""
+TABLE_COLUMNS = ("table", "task", "method", "score", "std", "seeds", "episodes", "env_steps", "paper")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Our score of a task and method: over seeds, of each seed's last 20 episodes."""
+    """Our score of a task and method: over seeds, of each seed's last 20 episodes. A mean over tasks has no seeds."""
 
-    seeds: int
     mean: float
-    std: float
+    seeds: int = 0
+    std: float = 0.0
     """Over seeds; 0 for a single one."""
-    env_steps: int
+    env_steps: int = 0
     """Of the last evaluation; of the seed that came least far."""
-    episodes: int
+    episodes: int = 0
     """Of the seed that has fewest."""
-    protocol: str
+    protocol: str = ""
 
     def __str__(self) -> str:
         spread = f" ± {self.std:.1f}" if self.seeds > 1 else ""
         offline = ", offline" if self.protocol == OFFLINE else ""
-        return f"{self.mean:.1f}{spread} ({counted(self.seeds, 'seed')}, {steps_text(self.env_steps)}{offline})"
+        about = f" ({counted(self.seeds, 'seed')}, {steps_text(self.env_steps)}{offline})" if self.seeds else ""
+        return f"{self.mean:.1f}{spread}{about}"
+
+    def row(self) -> dict[str, Any]:
+        """Its part of a CSV file's line."""
+        row = {"score": f"{self.mean:.3f}", "std": f"{self.std:.3f}" if self.seeds > 1 else ""}
+        return row | ({name: getattr(self, name) for name in ("seeds", "episodes", "env_steps")} if self.seeds else {})
 
 
-def summarise(results: Iterable[Result], most_steps: int | None = None) -> Cell | None:
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Items that have one key together, in their order."""
+    groups: dict[Key, list[Item]] = defaultdict(list)
+    for item in items:
+        groups[key(item)].append(item)
+    return groups
+
+
+def summarise(results: Iterable[Result], most_steps: float = math.inf) -> Cell | None:
     """One cell out of the results of one task, method and protocol, up to so many env steps.
 
-    Separate runs of one seed, and adaptations of one run, are never averaged: one counts.
+    Separate runs of one seed, and adaptations of one run, are never averaged: one counts. A seed that went further than
+    others counts as it was there; or, if it was not evaluated by then, first of all.
     """
-    results = [each for each in results if most_steps is None or each.env_steps <= most_steps * SLACK]
-    seeds: dict[int, list[Result]] = defaultdict(list)
-    for result in one_each(results):
-        seeds[result.seed].append(result)
-    if not seeds:
+    chosen = one_each(each for each in results if each.env_steps <= most_steps * SLACK)
+    if not chosen:
         return None
+    seeds = grouped(chosen, lambda each: each.seed)
     reached = min(max(result.env_steps for result in each) for each in seeds.values())
-    means, counts = zip(*(last_episodes(_up_to(reached, each)) for each in seeds.values()), strict=True)
+    scores = []
+    for each in seeds.values():
+        last = max(reached * SLACK, min(result.env_steps for result in each))
+        scores.append(last_episodes([result for result in each if result.env_steps <= last]))
+    means, counts = zip(*scores, strict=True)
     std = float(np.std(means, ddof=1)) if len(means) > 1 else 0.0
-    return Cell(len(seeds), float(np.mean(means)), std, reached, min(counts), results[0].protocol)
-
-
-def _up_to(env_steps: int, results: Sequence[Result]) -> list[Result]:
-    """What a seed that went further scored when it was there; or, if it was not evaluated by then, first of all."""
-    first = min(result.env_steps for result in results)
-    return [result for result in results if result.env_steps <= max(env_steps * SLACK, first)]
+    return Cell(float(np.mean(means)), len(seeds), std, reached, min(counts), chosen[0].protocol)
 
 
 def last_episodes(results: Sequence[Result], episodes: int = EPISODES) -> tuple[float, int]:
@@ -104,25 +120,20 @@ def steps_text(env_steps: int) -> str:
 
 
 def table_cells(results: Sequence[Result], number: int) -> dict[tuple[str, str], Cell]:
-    """Our cells of Table 1 or 2, by task and method."""
+    """Our cells of Table 1 or 2, by task and method; the mean over tasks where all of the paper's are there."""
     found = {}
-    for task in paper_table(number):
-        for method in METHODS:
-            # The paper's own protocol first. Dreamer has its task from the start, for all of 1.15M env steps in Table 2.
-            own = (PROBE, OFFLINE) if number == 1 else (FEW_SHOT,)
-            for protocol in (SUPERVISED,) if method == "dreamer" else own:
-                chosen = [each for each in results if (each.task, each.method, each.protocol) == (task, method, protocol)]
-                if cell := summarise(chosen, STEPS[number]):
-                    found[task, method] = cell
-                    break
-    return found
-
-
-def task_average(cells: dict[tuple[str, str], Cell], number: int, method: str) -> float | None:
-    """The mean over the paper's tasks; none unless all of them are there."""
     tasks = [task for task in paper_table(number) if task != TASK_AVERAGE]
-    scores = [cells[task, method].mean for task in tasks if (task, method) in cells]
-    return float(np.mean(scores)) if len(scores) == len(tasks) else None
+    for method in METHODS:
+        # The paper's own protocol is the last. Dreamer has its task from the start, for all of 1.15M env steps in Table 2.
+        own = (SUPERVISED,) if method == "dreamer" else (OFFLINE, PROBE) if number == 1 else (FEW_SHOT,)
+        for task, protocol in itertools.product(tasks, own):
+            chosen = [each for each in results if (each.task, each.method, each.protocol) == (task, method, protocol)]
+            if cell := summarise(chosen, STEPS[number]):
+                found[task, method] = cell
+        scores = [found[task, method].mean for task in tasks if (task, method) in found]
+        if len(scores) == len(tasks):
+            found[TASK_AVERAGE, method] = Cell(float(np.mean(scores)))
+    return found
 
 
 def table_markdown(results: Sequence[Result], number: int) -> str:
@@ -132,33 +143,21 @@ def table_markdown(results: Sequence[Result], number: int) -> str:
     for label, (others, dreamer) in EXPERIENCE[number].items():
         rows.append([f"{label} (paper)", *[others] * (len(METHODS) - 1), dreamer])
     for task, scores in paper_table(number).items():
-        row = [task.replace("_", " ").title()]
-        for method in METHODS:
-            average = task_average(cells, number, method) if task == TASK_AVERAGE else None
-            ours = str(cells.get((task, method), MISSING)) if average is None else f"{average:.1f}"
-            row.append(f"{ours} / {scores[method]:g}" if method in scores else f"{ours} / –")
-        rows.append(row)
+        paper = {method: f"{scores[method]:g}" if method in scores else "–" for method in METHODS}
+        ours = (f"{cells.get((task, method), MISSING)} / {score}" for method, score in paper.items())
+        rows.append([task.replace("_", " ").title(), *ours])
     return f"## {TITLES[number]}\n\nEach cell: here / in the paper.\n\n{markdown(rows)}"
 
 
 def table_rows(results: Sequence[Result], number: int) -> list[dict[str, Any]]:
-    """Table 1 or 2 as lines of a CSV file; empty is missing."""
-    cells, found = table_cells(results, number), []
-    for task, scores in paper_table(number).items():
-        for method in METHODS:
-            average = task_average(cells, number, method) if task == TASK_AVERAGE else None
-            ours = _numbers(cells.get((task, method))) | ({} if average is None else {"score": f"{average:.3f}"})
-            found.append({"table": number, "task": task, "method": method, **ours, "paper": scores.get(method, "")})
-    return found
-
-
-def _numbers(cell: Cell | None) -> dict[str, Any]:
-    if cell is None:
-        return dict.fromkeys(("score", "std", "seeds", "episodes", "env_steps"), "")
-    std = f"{cell.std:.3f}" if cell.seeds > 1 else ""
-    return {
-        "score": f"{cell.mean:.3f}", "std": std, "seeds": cell.seeds, "episodes": cell.episodes, "env_steps": cell.env_steps
-    }  # fmt: skip
+    """Table 1 or 2 as lines of a CSV file; what is not there is missing."""
+    cells = table_cells(results, number)
+    rows = {(task, method): scores.get(method, "") for task, scores in paper_table(number).items() for method in METHODS}
+    return [
+        {"table": number, "task": place[0], "method": place[1], "paper": paper}
+        | (cells[place].row() if place in cells else {})
+        for place, paper in rows.items()
+    ]
 
 
 def name_of(method: str) -> str:
@@ -179,17 +178,14 @@ def published_at(task: str, method: str, protocol: str, env_steps: int) -> Point
 
 def result_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
     """A line for each task, method and protocol there is: its last episodes' score, beside the published curve."""
-    groups: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
-    for result in results:
-        groups[result.task, result.method, result.protocol].append(result)
-    found = []
+    groups, found = grouped(results, lambda each: (each.task, each.method, each.protocol)), []
     for (task, method, protocol), group in sorted(groups.items()):
         cell = summarise(group)
         assert cell is not None
         point = published_at(task, method, protocol, cell.env_steps)
         published = {"published": point.mean if point else "", "published_std": point.std if point else ""}
         reward = {"with_reward": with_reward(task, cell.env_steps) or ""}
-        found.append({"task": task, "method": method, "protocol": protocol, **_numbers(cell), **published, **reward})
+        found.append({"task": task, "method": method, "protocol": protocol} | cell.row() | published | reward)
     return found
 
 
@@ -210,11 +206,10 @@ class Comparison(NamedTuple):
 
 def compare(results: Sequence[Result]) -> list[Comparison]:
     """The lines of `result_rows` that have a published score, taken together."""
-    groups: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
-    for row in result_rows(results):
-        if row["published"] != "":
-            groups[row["method"], row["protocol"]].append((float(row["score"]), row["published"]))
-    return [Comparison(*group, len(pairs), *np.mean(pairs, 0).tolist()) for group, pairs in groups.items()]
+    published = [row for row in result_rows(results) if row["published"] != ""]
+    groups = grouped(published, lambda row: (row["method"], row["protocol"]))
+    pairs = {group: [(float(row["score"]), row["published"]) for row in rows] for group, rows in groups.items()}
+    return [Comparison(*group, len(each), *np.mean(each, 0).tolist()) for group, each in pairs.items()]
 
 
 def results_markdown(results: Sequence[Result]) -> str:
@@ -258,7 +253,7 @@ def write_tables(results: Sequence[Result], out: Path | None = None) -> str:
         out.mkdir(parents=True, exist_ok=True)
         write_file(out / "tables.md", [text.encode()])
         for number in numbers:
-            write_file(out / f"table_{number}.csv", [csv_bytes(table_rows(results, number))])
+            write_file(out / f"table_{number}.csv", [csv_bytes(table_rows(results, number), TABLE_COLUMNS)])
         if rows := result_rows(results):
             write_file(out / "last_scores.csv", [csv_bytes(rows)])
     return text
@@ -276,15 +271,11 @@ def table(sources: Positional[tuple[Path, ...]], out: Path | None = None, gate: 
     """
     results = read_results(sources)
     say(write_tables(results, out).rstrip("\n"))
-    faults = _faults(compare(results), gate) if gate else []
+    compared = compare(results) if gate else []
+    faults = [f"below the published scores: {each}" for each in compared if each.ours < each.published]
+    if (most := max((each.tasks for each in compared), default=0)) < gate:
+        at = "with a published score at as many env steps (250K, 500K, 1M, 2M, 3.5M)"
+        faults.insert(0, f"{counted(most, 'task')} {at}, not {gate}")
     for fault in faults:
         say(f"gate: {fault}", sys.stderr)
     return int(bool(faults))
-
-
-def _faults(comparisons: Sequence[Comparison], tasks: int) -> list[str]:
-    """Why results do not pass a gate of so many tasks."""
-    found = max((each.tasks for each in comparisons), default=0)
-    wanted = f"{counted(found, 'task')} with a published score at as many env steps (250K, 500K, 1M, 2M, 3.5M), not {tasks}"
-    below = [f"below the published scores: {each}" for each in comparisons if each.ours < each.published]
-    return ([wanted] if found < tasks else []) + below

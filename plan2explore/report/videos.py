@@ -4,6 +4,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,15 +12,14 @@ from pathlib import Path
 import imageio_ffmpeg
 import numpy as np
 
-from ..replay import Episode
 from ..runs.folder import RunFolder
 from ..runs.reader import summary_of
 from ..runs.results import PROBE
 from ..video import write_video
 from .coordinates import coordinates_of
-from .explored import Explored, Missing
 from .frames import frames_of
 from .html import Markup, figure, grid, join, missing, tag, video
+from .run import Missing, ReportRun
 
 MOST_FRAMES = 251  # half of those of an episode with two env steps per action
 LARGEST_SOURCE = 256 * 2**20  # bytes of a video that is read at all
@@ -36,11 +36,10 @@ class PageVideo:
     make: Callable[[int], bytes]
 
 
-def videos(every: Sequence[Explored], room: int) -> Markup:
+def videos(runs: Sequence[ReportRun], room: int) -> Markup:
     """Videos of all runs, in about so many bytes of the page: policies of a task beside each other, then exploration."""
-    found = [each for explored in every for each in adaptation_videos(explored)]
-    found.sort(key=lambda each: each.group)
-    found += [each for explored in every for each in exploration_videos(explored)]
+    found = sorted((each for run in runs for each in policy_videos(run)), key=lambda each: each.group)
+    found += [each for run in runs for each in exploration_videos(run)]
     if not found:
         raise Missing("There is no episode and no video to show.")
     return show_videos(found, room)
@@ -49,46 +48,38 @@ def videos(every: Sequence[Explored], room: int) -> Markup:
 def show_videos(found: Sequence[PageVideo], room: int) -> Markup:
     """Videos of a group side by side, in so many bytes of the page. Each may take its share of what is left."""
     shown: dict[str, list[Markup]] = {}
-    notes, left = [], room
+    notes = []
     for index, each in enumerate(found):
-        share = left // (len(found) - index) * 3 // 4  # base64 makes four characters of three bytes
+        share = room // (len(found) - index) * 3 // 4  # base64 makes four characters of three bytes
         try:
-            data = each.make(share)
+            piece = figure(video(each.make(share), each.caption), each.caption)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             notes.append(missing(f"{each.caption}: left out. {error}"))
             continue
-        piece = figure(video(data, each.caption), each.caption)
-        left -= len(piece)
+        room -= len(piece)
         shown.setdefault(each.group, []).append(piece)
     return join([*notes, *(join([tag("h3", group), grid(pieces, small=True)]) for group, pieces in shown.items())])
 
 
-def exploration_videos(explored: Explored) -> list[PageVideo]:
+def exploration_videos(run: ReportRun) -> list[PageVideo]:
     """The first, the middle and the last episode."""
-    numbers, found = explored.episodes.numbers(), []
+    numbers, found = run.episodes.numbers(), []
     for number in dict.fromkeys(numbers[index] for index in (0, len(numbers) // 2, -1)) if numbers else ():
         caption = f"Episode {number}"
-        try:
-            policy = explored.episodes.load(number, images=False).meta.get("policy")
+        with suppress(ValueError, OSError):  # why it cannot be read is said when it is to be shown
+            policy = run.episodes.load(number, images=False).meta.get("policy")
             caption += f", acted by {policy}" if policy else ""
-        except (ValueError, OSError):
-            pass  # why it cannot be read is said when it is to be shown
-        found.append(PageVideo(f"Exploration: {explored.label}", caption, partial(_of_episode, explored, number)))
+        found.append(PageVideo(f"Exploration: {run.label}", caption, partial(_of_episode, run, number)))
     return found
 
 
-def _of_episode(explored: Explored, number: int, limit: int) -> bytes:
-    episode = explored.episodes.load(number)
-    every = -(-len(episode) // MOST_FRAMES)
-    return encode(frames_of(episode, slice(None, None, every)), frames_per_second(explored, episode) / every, limit)
-
-
-def frames_per_second(explored: Explored, episode: Episode) -> float:
-    """At which the video of an episode runs in real time."""
-    if episode.world != explored.config.world.world:
-        raise ValueError(f"It is of {episode.world!r}, which is not the run's world.")
+def _of_episode(run: ReportRun, number: int, limit: int) -> bytes:
+    """An episode's video, in real time."""
+    episode = run.load_episode(number)
     seconds = coordinates_of(episode.world, episode).seconds or 1 / 30
-    return min(120.0, max(1.0, 1 / (seconds * episode.state.shape[1])))
+    fps = min(120.0, max(1.0, 1 / (seconds * episode.state.shape[1])))
+    every = -(-len(episode) // MOST_FRAMES)
+    return encode(frames_of(episode, slice(None, None, every)), fps / every, limit)
 
 
 def encode(frames: np.ndarray, fps: float, limit: int) -> bytes:
@@ -101,20 +92,18 @@ def encode(frames: np.ndarray, fps: float, limit: int) -> bytes:
     raise ValueError(NO_ROOM)
 
 
-def adaptation_videos(explored: Explored) -> list[PageVideo]:
+def policy_videos(run: ReportRun) -> list[PageVideo]:
     """What the run's folder and those of its adaptations have: `evaluate --video` calls the video of a probe TASK-STEPS."""
     found = []
-    for file in sorted(explored.folder.videos.glob("*.mp4")):
+    for file in sorted(run.folder.videos.glob("*.mp4")):
         task, _, steps = file.stem.rpartition("-")
-        known = task in explored.about.probes and steps.isdecimal()
+        known = task in run.about.probes and steps.isdecimal()
         about = f"{task}, {PROBE} at env step {int(steps):,}" if known else file.stem
-        group = re.sub(r"-\d+$", "", file.stem)
-        found.append(PageVideo(group, f"{explored.label}: {about}", partial(stored_video, file)))
-    for folder in explored.adaptations[0]:
-        for file in sorted(folder.videos.glob("*.mp4")):
-            caption = f"{explored.label}: {_adaptation_shown(folder, file.stem)}"
-            found.append(PageVideo(summary_of(folder).task or file.stem, caption, partial(stored_video, file)))
-    return found
+        found.append((re.sub(r"-\d+$", "", file.stem), about, file))
+    for folder in run.adaptations[0]:
+        files = sorted(folder.videos.glob("*.mp4"))
+        found += [(summary_of(folder).task or file.stem, _adaptation_shown(folder, file.stem), file) for file in files]
+    return [PageVideo(group, f"{run.label}: {about}", partial(stored_video, file)) for group, about, file in found]
 
 
 def _adaptation_shown(folder: RunFolder, stem: str) -> str:

@@ -7,22 +7,13 @@ import pytest
 from plan2explore.envs.names import PAPER_TASKS, split_name
 from plan2explore.reference import METHODS, TASK_AVERAGE, paper_scores, paper_table, published_curve, with_reward
 
-COMPLETE = ("plan2explore", "curiosity", "random", "dreamer")
 
-
-def test_table_1_has_the_papers_tasks_and_its_own_average():
-    table = paper_table(1)
-    assert sorted(table) == sorted([*PAPER_TASKS, TASK_AVERAGE])
-    for method in COMPLETE:  # copied wrongly, a number would show in the mean
-        mean = sum(table[task][method] for task in PAPER_TASKS) / len(PAPER_TASKS)
-        assert mean == pytest.approx(table[TASK_AVERAGE][method], abs=0.4), method
-
-
-def test_table_2_agrees_with_its_own_average():
-    table = paper_table(2)
+@pytest.mark.parametrize(("number", "methods"), [(1, ("plan2explore", "curiosity", "random", "dreamer")), (2, METHODS)])
+def test_a_table_has_the_papers_tasks_and_agrees_with_its_own_average(number, methods):
+    table = paper_table(number)
     tasks = [task for task in table if task != TASK_AVERAGE]
-    assert len(tasks) == 8
-    for method in METHODS:
+    assert sorted(tasks) == sorted(PAPER_TASKS) if number == 1 else len(tasks) == 8
+    for method in methods:  # copied wrongly, a number would show in the mean
         mean = sum(table[task][method] for task in tasks) / len(tasks)
         assert mean == pytest.approx(table[TASK_AVERAGE][method], abs=0.4), method
 
@@ -34,9 +25,7 @@ def test_a_score_that_the_paper_lacks_is_left_out():
     assert paper_scores("cheetah_run_backward") == {}
     with pytest.raises(ValueError, match="Table 1"):
         paper_table(3)
-
-
-def test_the_suites_own_name_of_a_task_is_known():
+    # The suite's own name of a task is known too.
     assert paper_scores("ball_in_cup_catch") == paper_scores("cup_catch") != {}
     assert published_curve("ball_in_cup_catch") == published_curve("cup_catch") != []
 

@@ -2,9 +2,10 @@
 
 import pytest
 from browser import Browser, find_browser
-from small_run import make_run
 
-from plan2explore.report.page import write_report
+from plan2explore.report.html import page
+from plan2explore.report.learning import learning
+from plan2explore.report.run import open_runs
 
 PROGRAM = find_browser()
 if PROGRAM is None:  # one line for all of them
@@ -54,6 +55,8 @@ def test_everything_is_shown(browser, page_of_both, window):
         assert figure["right"] <= window["width"], figure
     assert browser.run("document.documentElement.scrollWidth <= innerWidth"), "the page can be scrolled sideways"
     assert browser.run(SMALLEST_WORDS) >= 9, "words in figures are too small to read"
+    ink, paper = (sum(map(int, colour[colour.index("(") + 1 : -1].split(",")[:3])) for colour in browser.run(INK_AND_PAPER))
+    assert (ink > paper) == window.get("dark", False) and abs(ink - paper) > 400
     assert browser.complaints == []
     assert [url for url in browser.requests if not url.startswith(("file:", "data:", "about:"))] == []
 
@@ -61,25 +64,14 @@ def test_everything_is_shown(browser, page_of_both, window):
 def test_videos_play(browser, page_of_both):
     browser.complaints.clear()
     browser.open(page_of_both)
+    assert browser.run("document.querySelector('video').currentTime") == 0
+    browser.run("document.querySelector('video').scrollIntoView()")
+    browser.wait("document.querySelector('video').currentTime > 0")  # by itself, when it comes into view
     videos = browser.run(PLAY)
     assert len(videos) == 10
     for video in videos:
         assert video["ready"] >= 2 and video["time"] >= 0.1 and video["width"] >= 128 and video["muted"], video
     assert browser.complaints == []
-
-
-def test_videos_play_by_themselves_when_they_come_into_view(browser, page_of_both):
-    browser.open(page_of_both)
-    assert browser.run("document.querySelector('video').currentTime") == 0
-    browser.run("document.querySelector('video').scrollIntoView()")
-    browser.wait("document.querySelector('video').currentTime > 0")
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_ink_and_paper_are_far_apart(browser, page_of_both, dark):
-    browser.open(page_of_both, dark=dark)
-    ink, paper = (sum(map(int, colour[colour.index("(") + 1 : -1].split(",")[:3])) for colour in browser.run(INK_AND_PAPER))
-    assert (ink > paper) == dark and abs(ink - paper) > 400
 
 
 POINTER = """(target, kind, x, y) => target.dispatchEvent(
@@ -110,9 +102,11 @@ def test_a_chart_is_read_off_zoomed_and_its_lines_hidden(browser, page_of_both):
     assert browser.complaints == []
 
 
-def test_smoothing_and_seeds_change_every_chart(browser, small_runs, tmp_path):
+def test_smoothing_and_seeds_change_every_chart(browser, page_of_both, small_runs, copied, tmp_path):
     browser.complaints.clear()
-    browser.open(write_report([small_runs[0], make_run(tmp_path / "seed", seed=3), small_runs[1]], tmp_path / "page.html"))
+    runs, _ = open_runs([small_runs[0], copied, small_runs[1]])
+    (tmp_path / "page.html").write_text(page("Learning", learning(runs)))
+    browser.open(tmp_path / "page.html")
     browser.run(f"window.chart = {LOSS}; window.path = () => chart.querySelector('svg svg path').getAttribute('d'); 0")
     rough = browser.run("path()")
     browser.run("window.slide = document.querySelector('.curves-controls input'); slide.value = 0.9; slide.oninput()")
@@ -122,7 +116,7 @@ def test_smoothing_and_seeds_change_every_chart(browser, small_runs, tmp_path):
     names = browser.run("[...chart.querySelectorAll('.name')].map(each => each.innerText)")
     assert len(names) == 2 and "plan2explore, mean of 2" in names[0]
     assert browser.complaints == []
-    browser.open(write_report([small_runs[0], small_runs[1]], tmp_path / "page.html"))  # no method has two seeds
+    browser.open(page_of_both)  # no method has two seeds
     assert browser.run("document.querySelectorAll('.curves-controls input[type=checkbox]').length") == 0
 
 
@@ -136,9 +130,8 @@ def test_the_map_fills_as_the_run_goes_on(browser, page_of_both):
     assert 0 < browser.run(filled) < every
 
 
-def test_a_hostile_name_runs_nothing(browser, tmp_path):
-    run = make_run(tmp_path / "<img src=x onerror=document.body.dataset.owned=1>")
+def test_a_hostile_name_runs_nothing(browser, hostile_page):
     browser.complaints.clear()
-    browser.open(write_report([run], tmp_path / "page.html"))
+    browser.open(hostile_page)
     assert browser.run("document.body.dataset.owned === undefined && document.querySelectorAll('script').length === 1")
     assert browser.complaints == []

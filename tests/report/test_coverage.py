@@ -1,6 +1,7 @@
-"""Coverage counts the cells that were visited, and coordinates have the names of the world."""
+"""Coverage counts the cells that were visited, and coordinates have the names of the environment."""
 
 import base64
+import functools
 import html
 import json
 import re
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from episodes import record_random
 
-from plan2explore.envs import maze
+from plan2explore.envs import make, maze
 from plan2explore.replay.files import save_episode
 from plan2explore.report.coordinates import PAIRS, coordinates_of, proprio_names
 from plan2explore.report.coverage import (
@@ -26,28 +27,30 @@ from plan2explore.report.coverage import (
     edges_of,
     first_visits,
     growth,
-    number_cells,
     parts_of,
     read_visited,
     walls_of,
 )
-from plan2explore.report.explored import open_runs
 from plan2explore.report.html import text as text_of
+from plan2explore.report.run import open_runs
 from plan2explore.runs.files import append_line
+
+recorded = functools.cache(functools.partial(record_random, size=8, action_repeat=25, obs="proprio"))
+"""Episodes that tests only read."""
 
 
 def visited(values: Any) -> Visited:
     values = np.asarray(values, np.float32)
-    return Visited(SimpleNamespace(), values, 2.0 * np.arange(len(values)))  # type: ignore[arg-type]
+    return Visited(SimpleNamespace(), values, 2.0 * np.arange(len(values)), np.zeros(0))  # type: ignore[arg-type]
 
 
 def test_visits_count_every_state_once_and_know_the_first():
     values = np.array([[0.0, 0.0], [0.99, 0.0], [1.0, 1.0], [5.0, 1.0]])  # the last lies beyond: it counts to the edge
-    found = first_visits(values, np.array([0, 2, 4, 6]), np.array([[0.0, 0.0], [1.0, 1.0]]))
-    first, counts = (each.reshape(CELLS, CELLS) for each in found)  # across, up
-    assert counts[0, 0] == 1 and counts[CELLS - 1, 0] == 1 and counts[CELLS - 1, CELLS - 1] == 2 and counts.sum() == 4
-    assert first[0, 0] == 0 and first[CELLS - 1, 0] == 2 and first[CELLS - 1, CELLS - 1] == 4
-    assert np.isnan(first).sum() == CELLS**2 - 3
+    cells = cells_of(values, np.array([[0.0, 0.0], [1.0, 1.0]]), CELLS)
+    assert cells.tolist() == [[0, 0], [CELLS - 1, 0], [CELLS - 1, CELLS - 1], [CELLS - 1, CELLS - 1]]
+    first, counts = first_visits(np.array([0, 3, 1, 3]), np.array([0, 2, 4, 6]), 5)
+    assert counts.tolist() == [1, 1, 0, 2, 0]
+    np.testing.assert_array_equal(first, [0, 4, np.nan, 2, np.nan])
 
 
 def test_the_animation_shows_a_cell_from_its_first_visit_on(small_runs):
@@ -73,25 +76,19 @@ def test_edges_forget_single_wild_states_and_keep_an_even_coordinate():
     assert (low[1], high[1]) == (-0.5, 0.5)
 
 
-def test_cells_of_the_whole_state_have_numbers_of_their_own():
-    values = np.random.default_rng(0).uniform(0, 1, (3000, 30))
-    edges = np.stack([np.zeros(30), np.ones(30)])
-    cells = cells_of(values, edges, parts_of(30))
-    assert len(np.unique(number_cells(values, edges))) == len(np.unique(cells, axis=0))
-
-
 def test_growth_rises_with_new_cells_only():
     there = np.tile([[0.1, 0.1], [0.9, 0.9]], (100, 1))
     anywhere = np.random.default_rng(0).uniform(0, 1, (200, 2))
-    found = growth(visited(np.concatenate([there, anywhere])), np.array([[0, 0], [1, 1]]))
-    env_steps, cells = found
+    env_steps, cells = growth(visited(np.concatenate([there, anywhere])), np.array([[0, 0], [1, 1]]))
     half = env_steps <= 398
     assert cells[0] == 1 and set(cells[half][1:]) == {2} and cells[-1] > 100 and (np.diff(cells) >= 0).all()
+    values, edges = np.random.default_rng(0).uniform(0, 1, (3000, 30)), np.stack([np.zeros(30), np.ones(30)])
+    assert growth(visited(values), edges)[1][-1] == len(np.unique(cells_of(values, edges, parts_of(30)), axis=0))
 
 
-@pytest.mark.parametrize("world", ["cartpole", "cheetah_run", "finger", "quadruped", "point_mass"])
+@pytest.mark.parametrize("world", ["cartpole", "finger", "quadruped"])
 def test_coordinates_are_the_worlds_own(world):
-    episode = record_random(world, size=8, action_repeat=100)
+    episode = recorded(world)
     found = coordinates_of(world, episode)
     values = found.read(episode)
     assert values.shape == (len(episode), len(found.names)) and np.isfinite(values).all()
@@ -100,12 +97,8 @@ def test_coordinates_are_the_worlds_own(world):
 
 
 def test_a_coordinate_is_what_its_name_says():
-    from plan2explore.envs import make
-    from plan2explore.envs.mujoco_env import MujocoEnv
-
-    env = make("cheetah", size=8, action_repeat=3)
-    assert isinstance(env, MujocoEnv)
-    episode = record_random("cheetah", size=8, action_repeat=3)
+    env = make("cheetah", size=8, action_repeat=25, obs="proprio")
+    episode = recorded("cheetah")
     env.reset(seed=episode.meta["seed"])
     for action in episode.action[1:4]:
         env.step(action)
@@ -119,24 +112,23 @@ def test_a_coordinate_is_what_its_name_says():
 
 
 def test_angles_that_turn_are_wrapped_and_those_of_limited_joints_are_not():
-    episode = record_random("pendulum", size=8, action_repeat=50)
+    episode = record_random("pendulum", size=8, action_repeat=50, obs="proprio")
     found = coordinates_of("pendulum", episode)
     assert found.names == ("hinge", "hinge velocity") and found.turning.tolist() == [True, False]
     episode.state[..., found.columns[0]] += 4 * np.pi
     assert np.abs(found.read(episode)[:, 0]).max() <= np.pi + 1e-6
-    walker = record_random("walker", size=8, action_repeat=100)
-    turning = dict(zip((at := coordinates_of("walker", walker)).names, at.turning, strict=True))
+    walker = coordinates_of("walker", episode)  # of an episode only the size is read, and not of the suite
+    turning = dict(zip(walker.names, walker.turning, strict=True))
     assert turning["rooty"] and not turning["right_hip"] and not turning["rootx"]
 
 
 def test_chosen_pairs_are_of_joints_that_exist():
     for domain, pairs in PAIRS.items():
-        episode = record_random(domain, size=8, action_repeat=100)
-        assert coordinates_of(domain, episode).pairs(domain) == list(pairs), domain
+        assert coordinates_of(domain, recorded("cartpole")).pairs(domain) == list(pairs), domain
 
 
 def test_gymnasium_worlds_have_numbered_coordinates():
-    episode = record_random("gymnasium:Pendulum-v1", size=8, action_repeat=20)
+    episode = recorded("gymnasium:Pendulum-v1")
     found = coordinates_of(episode.world, episode)
     assert found.names == ("observation 0", "observation 1", "observation 2")
     np.testing.assert_allclose(found.read(episode), episode.proprio, atol=1e-5)
@@ -148,7 +140,7 @@ def test_runs_with_the_same_body_are_compared(small_runs, tmp_path):
     text = (other / "run.json").read_text().replace('"world": "cartpole"', '"world": "cartpole_balance"')
     (other / "run.json").write_text(text)
     for number in range(3):
-        save_episode(other / "episodes" / f"{number:06}.npz", record_random("cartpole_balance", size=8, action_repeat=25))
+        save_episode(other / "episodes" / f"{number:06}.npz", recorded("cartpole_balance"))
     shown = coverage(open_runs([*small_runs, other])[0], [("slider", "hinge_1"), ("slider", "tail")])
     assert shown.count("<h3>cartpole</h3>") == 1 and len(re.findall(r"hinge_1 \([^)]*\) over slider \(", shown)) == 3
     assert text_of("has no coordinate 'tail'") in shown and "slider velocity (" not in shown
@@ -161,16 +153,16 @@ def test_all_states_of_a_run_are_read(small_runs):
     assert found.env_steps[0] == 0 and found.env_steps[-1] == 3000 and (np.diff(found.env_steps) >= 0).all()
 
 
-def test_the_map_of_a_maze_has_its_proportions_and_walls(tmp_path, small_runs):
-    run = shutil.copytree(small_runs[0], tmp_path / "maze")
+def test_the_map_of_a_maze_has_its_proportions_and_walls(copied):
+    run = copied
     (run / "run.json").write_text((run / "run.json").read_text().replace('"world": "cartpole"', '"world": "maze_u"'))
-    for number in range(3):
-        save_episode(run / "episodes" / f"{number:06}.npz", record_random("maze_u", seed=number, size=8, action_repeat=25))
+    episodes = [recorded("maze_u", seed=number) for number in range(3)]
+    for number, episode in enumerate(episodes):
+        save_episode(run / "episodes" / f"{number:06}.npz", episode)
     append_line(run / "metrics.jsonl", {"env_steps": 3000, "time": 1.0, "coverage": 0.3})
     shown = coverage(open_runs([run])[0])
     assert f'<canvas width="{10 * FINE}" height="{5 * FINE}"' in shown and "visited 30% of the maze" in shown
     curve = json.loads(html.unescape(re.findall(r'data-chart="([^"]+)"', shown)[0]))
-    episodes = [record_random("maze_u", seed=number, size=8, action_repeat=25) for number in range(3)]
     share = maze.coverage("maze_u", np.concatenate([each.state.reshape(-1, each.state.shape[-1]) for each in episodes]))
     (line,) = curve["lines"]
     assert curve["y"] == "coverage" and line["y"] == sorted(line["y"]) and line["y"][-1] == pytest.approx(share, 1e-4)

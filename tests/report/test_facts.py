@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from plan2explore.config import ExploreConfig, small
-from plan2explore.report.explored import _names, open_runs
 from plan2explore.report.facts import nearest_preset, wall_time, what_was_run
 from plan2explore.report.html import text
+from plan2explore.report.run import names_of, open_runs
 
 
 def test_wall_time_leaves_out_pauses():
@@ -25,8 +25,8 @@ def test_the_nearest_preset_and_what_differs():
 
 
 def test_names_tell_runs_apart():
-    assert _names([Path("/a/x"), Path("/a/y")]) == ["x", "y"]
-    assert _names([Path("/a/x"), Path("/b/x")]) == ["a/x", "b/x"]
+    assert names_of([Path("/a/x"), Path("/a/y")]) == ["x", "y"]
+    assert names_of([Path("/a/x"), Path("/b/x")]) == ["a/x", "b/x"]
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -1,14 +1,16 @@
 """`plan2explore runs`."""
 
+import shutil
+
 import pytest
-from small_run import TASK, make_run
+from small_run import TASK
 
 from plan2explore.report.listing import print_runs, row_of
 from plan2explore.runs.folder import RunError, RunFolder
 
 
-def test_a_row_says_state_steps_and_last_scores(tmp_path):
-    run = RunFolder.open(make_run(tmp_path / "mine", method="random"))
+def test_a_row_says_state_steps_and_last_scores(small_runs, tmp_path):
+    run = RunFolder.open(shutil.copytree(small_runs[1], tmp_path / "mine"))
     path, env, method, seed, state, steps, scores = row_of(run)
     assert (path, env, method, seed) == (str(tmp_path / "mine"), "cartpole", "random", "0")
     assert state in ("finished", "stopped") and steps == "3,000"
@@ -27,10 +29,10 @@ def test_a_row_says_state_steps_and_last_scores(tmp_path):
     assert row_of(run)[4] == "stopped"
 
 
-def test_runs_are_found_three_folders_down_and_damaged_ones_are_named(tmp_path, capsys, monkeypatch):
+def test_runs_are_found_three_folders_down_and_damaged_ones_are_named(small_runs, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
-    make_run(tmp_path / "sweep" / "runs" / "a")
-    make_run(tmp_path / "b")
+    shutil.copytree(small_runs[0], tmp_path / "sweep" / "runs" / "a")
+    shutil.copytree(small_runs[0], tmp_path / "b")
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "run.json").write_text("{")
     print_runs(tmp_path)

@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from plan2explore.report.plots import (
-    cheetah_figure,
-    curve,
-    few_shot_figure,
-    moving_mean,
-    plot,
-    write_plots,
-    zero_shot_figure,
-)
+from plan2explore.report.plots import cheetah_figure, curve, few_shot_figure, moving_mean, plot, zero_shot_figure
 from plan2explore.runs.results import FEW_SHOT, OFFLINE, PROBE, SUPERVISED, Result, append_results
 
 RUN = Result("cheetah_run", "plan2explore", PROBE, 0, 25_000, 100.0, 30.0, 10)
@@ -41,10 +33,7 @@ def test_a_moving_mean_looks_back_over_20_episodes():
     assert moving_mean(results, 5)[1].tolist() == [10.0, 30.0, 50.0]
     single = [replace(each, episodes=1) for each in results]
     assert moving_mean(single)[1].tolist() == [10.0, 20.0, 30.0]
-
-
-def test_two_evaluations_at_one_moment_are_one_point():
-    steps, means = moving_mean([RUN, replace(RUN, score=300.0)])
+    steps, means = moving_mean([RUN, replace(RUN, score=300.0)])  # two at one moment are one point
     assert steps.tolist() == [25_000] and means.tolist() == [200.0]
 
 
@@ -72,7 +61,7 @@ def test_the_zero_shot_figure_has_ours_and_the_published_curve():
     assert not [each for each in walker.collections if type(each).__name__ == "FillBetweenPolyCollection"]
 
 
-def test_the_few_shot_figure_shades_adaptation():
+def test_the_few_shot_figure_shades_one_adaptation_of_a_run():
     explored = seeds("hopper_hop", until=1_000_000)
     adapted = seeds("hopper_hop", protocol=FEW_SHOT, start=1_000_000, until=150_000)
     zero = [replace(RUN, task="hopper_hop", protocol=OFFLINE, env_steps=1_000_000)]
@@ -83,12 +72,9 @@ def test_the_few_shot_figure_shades_adaptation():
     (few,) = (line for line in lines_of(axes) if line.get_label().startswith("Plan2Explore"))
     assert few.get_xdata()[0] == pytest.approx(1.025)
     assert few_shot_figure(explored) is None
-
-
-def test_the_few_shot_figure_draws_one_adaptation_of_a_run():
     first, second = (seeds(protocol=FEW_SHOT, start=1_000_000, count=1) for _ in range(2))
     second = [replace(result, adaptation="second", score=7.0) for result in second]
-    (axes,) = few_shot_figure(first + second).axes
+    (axes,) = few_shot_figure(first + second).axes  # one adaptation of a run
     (few,) = (line for line in lines_of(axes) if line.get_label().startswith("Plan2Explore"))
     assert set(few.get_ydata()) == {7.0}
 
@@ -115,10 +101,10 @@ def test_the_cheetah_figure_marks_tasks_that_were_named_afterwards():
 
 def test_files_are_pictures_and_the_same_each_time(tmp_path, capsys):
     append_results(tmp_path / "mine.csv", [*seeds(), *seeds(protocol=FEW_SHOT, start=100_000)])
-    assert plot([str(tmp_path / "mine.csv"), "--out", str(tmp_path / "one")]) == 0
-    written = write_plots([tmp_path / "mine.csv"], tmp_path / "two")
-    assert [path.name for path in written] == ["zero_shot.png", "zero_shot.svg", "few_shot.png", "few_shot.svg"]
-    assert capsys.readouterr().out.split() == [str(tmp_path / "one" / path.name) for path in written]
+    for out in ("one", "two"):
+        assert plot([str(tmp_path / "mine.csv"), "--out", str(tmp_path / out)]) == 0
+        written = [tmp_path / out / name for name in ("zero_shot.png", "zero_shot.svg", "few_shot.png", "few_shot.svg")]
+        assert capsys.readouterr().out.split() == list(map(str, written))
     for path in written:
         assert path.read_bytes() == (tmp_path / "one" / path.name).read_bytes()
     with Image.open(written[0]) as picture:

@@ -9,20 +9,9 @@ import pytest
 from small_run import TASK, score
 
 from plan2explore.reference import paper_scores
-from plan2explore.report.explored import Missing, open_runs
+from plan2explore.report.run import Missing, open_runs
 from plan2explore.report.scores import find_scores, scores
 from plan2explore.runs.folder import RunFolder
-
-
-@pytest.fixture
-def copied(small_runs, tmp_path):
-    return shutil.copytree(small_runs[0], tmp_path / "copy")
-
-
-def test_probes_and_adaptations_are_found(small_runs):
-    probe, offline = find_scores(open_runs(small_runs[:1])[0][0])
-    assert (probe.last.task, probe.last.protocol, len(probe.evaluations)) == (TASK, "zero-shot probe", 3)
-    assert (offline.last.protocol, offline.last.env_steps, offline.last.score) == ("zero-shot offline", 3000, 127.0)
 
 
 def test_dreamers_own_task_is_supervised_in_the_report_too(copied):
@@ -33,13 +22,13 @@ def test_dreamers_own_task_is_supervised_in_the_report_too(copied):
     assert f"{paper_scores(TASK)['dreamer']:.0f} (dreamer, 3.5M)" in html.unescape(shown)
 
 
-def test_adaptations_to_one_task_are_told_apart(copied):
+def test_probes_and_adaptations_stand_beside_the_papers_scores(small_runs, copied):
+    probe, offline = find_scores(open_runs(small_runs[:1])[0][0])
+    assert (probe.last.task, probe.last.protocol, len(probe.evaluations)) == (TASK, "zero-shot probe", 3)
+    assert (offline.last.protocol, offline.last.env_steps, offline.last.score) == ("zero-shot offline", 3000, 127.0)
     shutil.copytree(copied / "adapt" / TASK, copied / "adapt" / "longer")
-    shown = scores(open_runs([copied])[0])
+    shown = scores(open_runs([copied])[0])  # adaptations to one task are told apart
     assert shown.count(">copy (plan2explore)<") == 2 and ">copy (plan2explore), adapt/longer<" in shown
-
-
-def test_scores_stand_beside_the_papers(small_runs):
     shown = scores(open_runs(small_runs)[0])
     for method in ("plan2explore", "random"):
         assert f"{paper_scores(TASK)[method]:.0f} ({method}, 3.5M)" in shown
@@ -96,24 +85,16 @@ def test_points_alone_are_not_drawn(copied):
     assert "<figure" not in shown and "Dotted" not in shown and ">36.0<" in shown
 
 
-def test_an_unfinished_adaptation_is_named(copied):
-    assert "unfinished" not in scores(open_runs([copied])[0])
-    (copied / "adapt" / TASK / "finished").unlink()
-    (copied / "adapt" / TASK / "evaluations.jsonl").unlink()
-    assert f"the adaptation to {TASK} in adapt/{TASK} is unfinished" in scores(open_runs([copied])[0])
-
-
-def test_an_adaptation_without_an_evaluation_is_named(copied):
-    assert "without an evaluation" not in scores(open_runs([copied])[0])
+def test_an_adaptation_without_an_evaluation_or_an_end_is_named(copied):
+    shown = scores(open_runs([copied])[0])
+    assert "without an evaluation" not in shown and "unfinished" not in shown
     (copied / "adapt" / TASK / "evaluations.jsonl").unlink()
     sentence = f"copy (plan2explore): without an evaluation, so without a score here: adapt/{TASK}."
     assert sentence in scores(open_runs([copied])[0])
     (copied / "evaluations.jsonl").unlink()  # nothing else was evaluated either
     assert sentence in scores(open_runs([copied])[0])
-
-
-def test_nothing_evaluated(copied):
-    (copied / "evaluations.jsonl").unlink()
+    (copied / "adapt" / TASK / "finished").unlink()
+    assert f"the adaptation to {TASK} in adapt/{TASK} is unfinished" in scores(open_runs([copied])[0])
     shutil.rmtree(copied / "adapt")
     with pytest.raises(Missing, match="Nothing was evaluated"):
         scores(open_runs([copied])[0])

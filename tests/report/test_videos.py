@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from small_run import TASK
 
-from plan2explore.report.explored import open_runs
-from plan2explore.report.videos import PageVideo, adaptation_videos, encode, show_videos, shrink, stored_video, videos
+from plan2explore.report.run import open_runs
+from plan2explore.report.videos import PageVideo, encode, policy_videos, show_videos, shrink, stored_video
 from plan2explore.video import write_video
 
 FRAMES = np.random.default_rng(0).integers(0, 255, (30, 32, 32, 3), np.uint8)
@@ -51,8 +51,8 @@ def test_videos_share_the_room():
     assert 12_000 < len(page) < 14_000
 
 
-def test_captions_say_what_is_shown(small_runs, tmp_path):
-    run = shutil.copytree(small_runs[0], tmp_path / "copy")
+def test_captions_say_what_is_shown(copied):
+    run = copied
     adapted = run / "adapt" / TASK
     shutil.copytree(adapted, run / "adapt" / "few")
     description = run / "adapt" / "few" / "run.json"
@@ -60,7 +60,7 @@ def test_captions_say_what_is_shown(small_runs, tmp_path):
     (run / "videos").mkdir()
     for file in (run / "videos" / f"{TASK}-3000.mp4", run / "videos" / "holiday-2.mp4", adapted / "videos" / "other.mp4"):
         shutil.copy(adapted / "videos" / f"{TASK}-0.mp4", file)
-    captions = [video.caption.removeprefix("copy (plan2explore): ") for video in adaptation_videos(open_runs([run])[0][0])]
+    captions = [video.caption.removeprefix("copy (plan2explore): ") for video in policy_videos(open_runs([run])[0][0])]
     assert captions == [
         f"{TASK}, zero-shot probe at env step 3,000", "holiday-2",
         f"{TASK}, zero-shot from env step 3,000", f"{TASK}, zero-shot from env step 3,000, other",
@@ -68,8 +68,8 @@ def test_captions_say_what_is_shown(small_runs, tmp_path):
     ]  # fmt: skip
 
 
-def test_policies_of_a_task_stand_side_by_side(small_runs):
-    page = videos(open_runs(small_runs)[0], 10**7)
-    policies, first, second = page.split("<h3>Exploration: ")
+def test_policies_of_a_task_stand_side_by_side(page_of_both):
+    _, page = page_of_both.read_text().split("<h2>Videos</h2>")
+    policies, first, second = page.partition("<h2>")[0].split("<h3>Exploration: ")
     assert policies.count("<h3>") == 1 and f"<h3>{TASK}</h3>" in policies and policies.count("<video") == 2
     assert first.startswith("first (plan2explore)</h3>") and first.count("<video") == second.count("<video") == 3

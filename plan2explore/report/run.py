@@ -1,21 +1,28 @@
-"""Runs as a report sees them: read only, and whatever is missing or damaged stays a sentence."""
+"""Runs as a report reads them: nothing is changed, and whatever is missing or damaged becomes a sentence."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax.numpy as jnp
 
 from ..agent.agent import Agent, Params
 from ..agent.intrinsic import OBJECTIVES
-from ..config import AgentConfig, ExploreConfig, Spaces
+from ..config import ExploreConfig, Spaces
 from ..replay import Episode
 from ..replay.files import EpisodeFolder
 from ..runs.checkpoint import Checkpoints, unpack_params
 from ..runs.folder import RunError, RunFolder
 from ..runs.reader import Summary, adaptations_of, open_exploration, read_metrics, read_stored, summary_of
+from .charts import Line
+
+Content = TypeVar("Content")
+agent_of = cache(Agent)
+"""The same agent each time: what is compiled for it, is so once."""
 
 
 class Missing(Exception):
@@ -23,7 +30,7 @@ class Missing(Exception):
 
 
 @dataclass(frozen=True)
-class Explored:
+class ReportRun:
     """A run, what it is called in the report, and its number there: which is its colour."""
 
     folder: RunFolder
@@ -32,7 +39,7 @@ class Explored:
 
     @cached_property
     def config(self) -> ExploreConfig:
-        """The settings that it was started with. No world is made of them here, so its module may be missing."""
+        """The settings that it was started with. No environment is made of them, so its module may be missing."""
         return read_stored(self.folder, "config", ExploreConfig)
 
     @cached_property
@@ -44,6 +51,10 @@ class Explored:
     def label(self) -> str:
         """Name and method, for legends."""
         return self.name if self.about.method in self.name else f"{self.name} ({self.about.method})"
+
+    def line(self, x: Any, y: Any) -> Line:
+        """A curve of this run; those of one method can be shown as their mean."""
+        return Line(self.label, x, y, colour=self.number, group=self.about.method)
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
@@ -60,17 +71,16 @@ class Explored:
         """Folders of its adaptations, and a sentence for each that cannot be read."""
         return adaptations_of(self.folder)
 
+    def load_episode(self, number: int) -> Episode:
+        """One of its episodes. The name in an episode's file is untrusted: it decides which simulator is loaded."""
+        episode = self.episodes.load(number)
+        if episode.world != self.about.world:
+            raise ValueError(f"It is of {episode.world!r}, which is not the run's world.")
+        return episode
+
     def last_episode(self) -> tuple[int, Episode]:
-        """The last episode that can be read."""
-        numbers = self.episodes.numbers()
-        for number in reversed(numbers):
-            try:
-                return number, self.episodes.load(number)
-            except (ValueError, OSError):
-                continue
-        if numbers:
-            raise ValueError(f"No episode of {self.name} can be read.")
-        raise Missing(f"{self.name} has no whole episode.")
+        """The last episode that can be read, and its number."""
+        return self._last("whole episode", self.episodes.numbers(), self.load_episode)
 
     def load_agent(self, episode: Episode) -> tuple[Agent, Params, int]:
         """The agent of the last good snapshot, its parameters, and its env steps; sizes are those of the episode."""
@@ -81,31 +91,26 @@ class Explored:
             )
         agent = agent_of(self.config.agent, spaces_of(self.config, episode))
         snapshots = Checkpoints(self.folder.snapshots, keep=None)
-        for steps in reversed(kept := snapshots.steps()):
-            try:
-                params = unpack_params(snapshots.load(steps)[0])
-            except (ValueError, OSError):
-                continue
-            for part in ("model", "intrinsic"):
-                if part not in params or params[part].shape != (1, agent.layouts[part].size):
-                    raise ValueError(f"The snapshot of {self.name} does not fit its own settings: {part} has other sizes.")
-            return agent, {part: jnp.asarray(params[part]) for part in ("model", "intrinsic")}, steps
-        if kept:
-            raise ValueError(f"{self.name} has no snapshot that can be read.")
-        raise Missing(f"{self.name} has no snapshot.")
+        steps, params = self._last("snapshot", snapshots.steps(), lambda steps: unpack_params(snapshots.load(steps)[0]))
+        for part in ("model", "intrinsic"):
+            if part not in params or params[part].shape != (1, agent.layouts[part].size):
+                raise ValueError(f"The snapshot of {self.name} does not fit its own settings: {part} has other sizes.")
+        return agent, {part: jnp.asarray(params[part]) for part in ("model", "intrinsic")}, steps
 
-
-@cache
-def agent_of(config: AgentConfig, spaces: Spaces) -> Agent:
-    """The same agent each time: what is compiled for it, is so once."""
-    return Agent(config, spaces)
+    def _last(self, what: str, numbers: Sequence[int], load: Callable[[int], Content]) -> tuple[int, Content]:
+        for number in reversed(numbers):
+            with suppress(ValueError, OSError):
+                return number, load(number)
+        if numbers:
+            raise ValueError(f"{self.name} has no {what} that can be read.")
+        raise Missing(f"{self.name} has no {what}.")
 
 
 def spaces_of(config: ExploreConfig, episode: Episode) -> Spaces:
     """What the agent observed and did, told by what it stored."""
     obs = config.world.obs
     action = episode.action.shape[1]
-    discrete = tuple(int(count) for count in episode.meta.get("discrete", ()))
+    discrete = tuple(int(choices) for choices in episode.meta.get("discrete", ()))
     if discrete and (min(discrete) < 1 or sum(discrete) != action):
         raise ValueError(f"An episode says that its actions are choices of {discrete}; they have {action} numbers.")
     return Spaces(
@@ -118,7 +123,7 @@ def spaces_of(config: ExploreConfig, episode: Episode) -> Spaces:
     )
 
 
-def open_runs(paths: Sequence[Path]) -> tuple[list[Explored], list[str]]:
+def open_runs(paths: Sequence[Path]) -> tuple[list[ReportRun], list[str]]:
     """The runs with names that tell them apart, and a sentence for each whose description is damaged.
 
     If all of them are, nothing can be shown, and that is an error.
@@ -133,15 +138,12 @@ def open_runs(paths: Sequence[Path]) -> tuple[list[Explored], list[str]]:
             damaged.append(str(error))
     if not found:
         raise RunError(" ".join(damaged))
-    names = _names([folder.path for folder in found])
-    return [Explored(folder, name, number) for number, (folder, name) in enumerate(zip(found, names, strict=True))], damaged
+    names = names_of([folder.path for folder in found])
+    return [ReportRun(folder, name, number) for number, (folder, name) in enumerate(zip(found, names, strict=True))], damaged
 
 
-def _names(paths: Sequence[Path]) -> list[str]:
+def names_of(paths: Sequence[Path]) -> list[str]:
     """The shortest ends of the paths that tell them apart."""
-    whole = [path.resolve() for path in paths]
-    for length in range(1, max((len(path.parts) for path in whole), default=0) + 1):
-        names = ["/".join(path.parts[-length:]) for path in whole]
-        if len(set(names)) == len(set(whole)):
-            return names
-    return [str(path) for path in paths]
+    whole = [path.resolve().parts for path in paths]
+    ends = (["/".join(parts[-length:]) for parts in whole] for length in count(1))
+    return next(names for names in ends if len(set(names)) == len(set(whole)))
