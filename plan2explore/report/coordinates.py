@@ -9,8 +9,7 @@ from ..envs.base import EnvError
 from ..envs.gymnasium import make_inner, simulation_of
 from ..envs.mjcf import load_world
 from ..envs.names import DATASET, GYMNASIUM, check_module, domain_of, without_start
-from ..envs.state import Snapshot
-from ..envs.world import World
+from ..envs.world import Snapshot, World
 from ..replay import Episode
 
 FREE = ("x", "y", "z", "quaternion w", "quaternion x", "quaternion y", "quaternion z")
