@@ -26,7 +26,7 @@ INTEGRATION = mujoco.mjtState.mjSTATE_INTEGRATION.value
 FOLLOWS = ("xpos", "xquat", "xmat", "geom_xpos", "geom_xmat", "site_xpos", "site_xmat", "subtree_com", "cvel")
 """What follows from the state and rewards read, as do observations and frames after them."""
 LEFT_OUT = ("_", "tex_", "mesh_", "hfield_", "skin_")
-"""Beginnings of a model's attributes that are its assets, which only drawing and collisions look at, or none of it."""
+"""Prefixes of a model's attributes that are not compared: only drawing and collisions read its assets."""
 
 
 class RewardError(ValueError):
