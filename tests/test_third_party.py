@@ -40,7 +40,7 @@ CASES = [
     Case("gymnasium:PointMaze_UMaze-v3", "proprio", "gymnasium-robotics", "gymnasium_robotics"),
     Case("gymnasium:AntMaze_UMaze-v5", "proprio", "gymnasium-robotics", "gymnasium_robotics"),
     Case("gymnasium:MiniGrid-Empty-5x5-v0", "pixels", "minigrid", "minigrid"),
-    Case("gymnasium:MiniGrid-Empty-5x5-v0", "proprio", "minigrid", "minigrid", updates=50),
+    Case("gymnasium:MiniGrid-Empty-5x5-v0", "proprio", "minigrid", "minigrid"),
     Case("gymnasium:Crafter-v1", "pixels", "crafter", updates=50),
     Case("gymnasium:ALE/Pong-v5", "pixels", "ale-py", "ale_py"),
 ]

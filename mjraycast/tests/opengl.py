@@ -34,7 +34,7 @@ def run_with_osmesa(code: str, *arguments: Any) -> None:
     environment = {**os.environ, "MUJOCO_GL": "osmesa", "PYOPENGL_PLATFORM": "osmesa"}
     environment["PYTHONPATH"] = os.pathsep.join((str(HERE), str(HERE.parents[1])))
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    subprocess.run(command, env=environment, check=True, timeout=300, capture_output=True)
+    subprocess.run(command, env=environment, check=True, timeout=1800, capture_output=True)
 
 
 @functools.cache

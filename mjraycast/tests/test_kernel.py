@@ -1,16 +1,18 @@
 """Compiled functions: numbers, and what is kept of them on disk."""
 
+import contextlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import mujoco
 import numba
 import numpy as np
 import pytest
 
-from mjraycast import kernel, passes
+from mjraycast import kernel, passes, renderer
 
 DRAW = """
 import hashlib
@@ -51,21 +53,51 @@ def test_powers(exponent):
         assert power(base, exponent) == pytest.approx(base**exponent, rel=1e-9)
 
 
-def start(cache):
+def start(*command, **environment):
     package = Path(kernel.__file__).parents[1]
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(package)}
-    return subprocess.Popen([sys.executable, "-c", DRAW], env=environment, stdout=subprocess.PIPE, text=True)
+    environment = {**os.environ, "PYTHONPATH": str(package), **environment}
+    return subprocess.Popen([sys.executable, *command], env=environment, stdout=subprocess.PIPE, text=True)
 
 
-@pytest.mark.slow
-def test_processes_that_start_at_once_share_one_compiled_file(tmp_path):
-    processes = [start(tmp_path) for _ in range(2)]
-    pictures, found = zip(*(process.communicate(timeout=600)[0].split() for process in processes), strict=True)
-    later, hits = start(tmp_path).communicate(timeout=600)[0].split()
-    assert [process.returncode for process in processes] == [0, 0]
-    assert pictures == (later, later)
-    assert sorted(found) == ["0", "1"], "one of them compiles, the other waits for it"
-    assert hits == "1", "the compiled file was not used"
+SMALL = """
+import sys, time
+from pathlib import Path
+from mjraycast import kernel
+
+@kernel.entry
+def half(x):
+    return x / 2
+
+here = Path(__file__).parent
+(here / f"{sys.argv[1]}.started").touch()
+while len(list(here.glob("*.started"))) < 2:
+    time.sleep(0.01)
+with kernel.one_at_a_time(half):
+    print(half(3.0), sum(half.stats.cache_hits.values()))
+"""
+
+
+def test_of_processes_that_start_at_once_one_compiles_and_the_others_wait_for_it(tmp_path):
+    (tmp_path / "small.py").write_text(SMALL)
+    processes = [start(tmp_path / "small.py", name, NUMBA_CACHE_DIR=str(tmp_path)) for name in "ab"]
+    found = sorted(process.communicate()[0] for process in processes)
+    assert found == ["1.5 0\n", "1.5 1\n"]
+    assert start(tmp_path / "small.py", "c", NUMBA_CACHE_DIR=str(tmp_path)).communicate()[0] == "1.5 1\n"
+
+
+def test_frames_are_drawn_with_what_another_process_has_compiled():
+    first, later = (start("-c", DRAW).communicate()[0].split() for _ in range(2))
+    assert later == [first[0], "1"]
+
+
+def test_the_first_frame_of_a_process_is_drawn_one_at_a_time(monkeypatch):
+    locked = []
+    monkeypatch.setattr(renderer.Renderer, "_is_ready", False)
+    monkeypatch.setattr(renderer, "one_at_a_time", lambda function: contextlib.nullcontext(locked.append(function)))
+    model = mujoco.MjModel.from_xml_string("<mujoco><worldbody><geom size='1'/></worldbody></mujoco>")
+    for _ in range(2):
+        renderer.Renderer(model, 8, 8).render(mujoco.MjData(model))
+    assert locked == [passes.draw]
 
 
 def test_a_function_that_is_not_kept_or_cannot_be_locked_is_called_anyway(tmp_path):

@@ -2,8 +2,6 @@
 
 import functools
 from dataclasses import dataclass
-from pathlib import Path
-from traceback import extract_tb
 from typing import Any
 
 import gymnasium
@@ -12,15 +10,13 @@ import numpy as np
 from gymnasium import spaces
 
 from .render import RENDERERS, Renderer, make_renderer
+from .spaces import ActionVector
 from .tasks import PhysicsReward, Task
 from .world import World
 
-SIZES = (8, 1024)  # smallest and largest image
-REPEATS = (1, 100)
-SEEDS = (0, 2**32 - 1)
-OBSERVATIONS = ("pixels", "proprio", "both")
+LIMITS = {"size": (8, 1024), "action_repeat": (1, 100), "seed": (0, 2**32 - 1)}
+CHOICES = {"renderer": RENDERERS, "obs": ("pixels", "proprio", "both")}
 Observation = dict[str, Any]
-HERE = str(Path(__file__).parent)
 
 
 @dataclass(frozen=True)
@@ -38,29 +34,22 @@ class EnvOptions:
     camera: str | None
 
     def __post_init__(self) -> None:
-        for what, limits in (("size", SIZES), ("action_repeat", REPEATS), ("seed", SEEDS)):
-            check_whole(what, getattr(self, what), *limits)
-        for what, choices in (("renderer", RENDERERS), ("obs", OBSERVATIONS)):
+        for what in LIMITS:
+            check_whole(what, getattr(self, what))
+        for what, choices in CHOICES.items():
             if getattr(self, what) not in choices:
                 raise ValueError(f"{what} is one of {', '.join(choices)}; got {getattr(self, what)!r}")
 
 
-def check_whole(what: str, value: Any, low: int, high: int) -> None:
+def check_whole(what: str, value: Any) -> None:
     """A whole number of the user's."""
+    low, high = LIMITS[what]
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
         raise ValueError(f"{what} is a whole number from {low} to {high}; got {value!r}")
 
 
 class EnvError(RuntimeError):
     """The environment's own code failed, not this package."""
-
-
-def own_error(name: str, doing: str, error: BaseException, module: str | None = None) -> EnvError:
-    """Says what an environment raised, and in which line: of its `module`'s file if that is in the traceback."""
-    frames = [frame for frame in extract_tb(error.__traceback__)[1:] if not frame.filename.startswith(HERE)]
-    own = [frame for frame in frames if frame.filename == module] or frames[-1:]
-    place = f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
-    return EnvError(f"{name} itself raised {type(error).__name__} in {doing}: {error}{place}")
 
 
 class Env(gymnasium.Env[Observation, Any]):
@@ -73,7 +62,7 @@ class Env(gymnasium.Env[Observation, Any]):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 25}  # noqa: RUF012 (Gymnasium's own form)
     render_mode = "rgb_array"
-    discrete: tuple[int, ...] = ()
+    discrete: tuple[int, ...]
     """Choices of each discrete action; empty for continuous actions."""
     episode: int
     """Env steps, unless something ends it early."""
@@ -102,9 +91,9 @@ class Env(gymnasium.Env[Observation, Any]):
         """Length of one snapshot."""
         return sum(self.state_layout.values())
 
-    def _set_spaces(self, action: spaces.Space[Any], flat_action: spaces.Box, proprio: int) -> None:
-        self.action_space, self.flat_action_space = action, flat_action
-        self.action_size: int = flat_action.shape[0]
+    def _set_spaces(self, actions: ActionVector, proprio: int) -> None:
+        self._actions, self.discrete, self.action_size = actions, actions.discrete, actions.size
+        self.action_space, self.flat_action_space = actions.native if actions.discrete else actions.space, actions.space
         image = spaces.Box(0, 255, (self.size, self.size, 3), np.uint8)
         vector = spaces.Box(-np.inf, np.inf, (proprio,), np.float32)
         self.observation_space = spaces.Dict({"image": image, "proprio": vector})
@@ -112,7 +101,7 @@ class Env(gymnasium.Env[Observation, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
         """Starts an episode; with a seed, one that depends on nothing else. The first has the seed given to `make`."""
         if seed is not None:
-            check_whole("seed", seed, *SEEDS)
+            check_whole("seed", seed)
         seed = self._next_seed if seed is None else int(seed)
         super().reset(seed=seed)
         self._next_seed = None
@@ -122,13 +111,13 @@ class Env(gymnasium.Env[Observation, Any]):
         self._env_steps, self._running = 0, True
         state = np.empty((1, self.state_size))
         self._read_state(state[0])
-        return self._observe(), {"env_steps": 0, "state": state, "drawn": self._drawn()}
+        return self._observe(), {"env_steps": 0, "state": state, "drawn": self._drawn}
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Repeats the action; the reward is the sum over the repeated env steps."""
         if not self._running:
             raise RuntimeError(f"The episode of {self.name} has ended or not begun: call reset()")
-        control = self._control(self.flat_action(action))
+        control = self._actions.to_native(self.flat_action(action))
         state = np.full((self.action_repeat, self.state_size), np.nan)
         total, terminated, truncated = 0.0, False, False
         for row in state:
@@ -147,15 +136,19 @@ class Env(gymnasium.Env[Observation, Any]):
         return f"env step {self._env_steps}"
 
     def flat_action(self, action: Any) -> np.ndarray:
-        """The vector that episodes store for an action."""
-        vector = np.asarray(action, np.float64)
-        if vector.shape != (self.action_size,) or not np.isfinite(vector).all():
-            raise ValueError(f"An action of {self.name} is {(self.action_size,)} finite numbers in [-1, 1]; got {action!r}")
-        return vector
+        """The vector that episodes store for an action of `action_space`; a vector of floats stays what it is."""
+        if not self.discrete or (isinstance(action, np.ndarray) and action.dtype.kind == "f"):
+            vector = np.asarray(action, np.float64)
+            if vector.shape == (self.action_size,) and np.isfinite(vector).all():
+                return vector
+        elif self.action_space.contains(action):
+            return self._actions.to_vector(action)
+        what = f"of {self.action_space}" if self.discrete else f"{(self.action_size,)} finite numbers in [-1, 1]"
+        raise ValueError(f"An action of {self.name} is {what}; got {action!r}")
 
     def random_action(self, generator: np.random.Generator) -> np.ndarray:
         """A uniformly random action as a vector."""
-        return generator.uniform(-1, 1, self.action_size).astype(np.float32)
+        return self._actions.sample(generator)
 
     def _observe(self) -> Observation:
         if self._draws:
@@ -204,10 +197,6 @@ class Env(gymnasium.Env[Observation, Any]):
         """Starts an episode of the simulator."""
         raise NotImplementedError
 
-    def _control(self, vector: np.ndarray) -> Any:
-        """What the simulator takes for the agent's vector."""
-        raise NotImplementedError
-
     def _env_step(self, control: Any, state: np.ndarray) -> tuple[float, bool, bool]:
         """One env step, whose snapshot is written to `state`: its reward, terminated, truncated."""
         raise NotImplementedError
@@ -215,13 +204,14 @@ class Env(gymnasium.Env[Observation, Any]):
     def _read_state(self, out: np.ndarray) -> None:
         raise NotImplementedError
 
-    def _drawn(self) -> np.ndarray:
-        return np.zeros(0)
-
     def _proprio(self) -> np.ndarray:
         raise NotImplementedError
 
     @property
+    def _drawn(self) -> np.ndarray:
+        return self._world.drawn() if self._world else np.zeros(0)
+
+    @property
     def drawn_size(self) -> int:
         """Length of `info["drawn"]`."""
-        return self._drawn().size
+        return self._drawn.size

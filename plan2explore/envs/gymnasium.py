@@ -6,21 +6,23 @@ import importlib.util
 import inspect
 import math
 from collections.abc import Iterator
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import gymnasium
 import mujoco
 import numpy as np
 
-from .base import Env, EnvError, EnvOptions, own_error
+from .base import Env, EnvError, EnvOptions
 from .names import GYMNASIUM, split_world
 from .registered import received_spec
 from .spaces import ActionVector, ObservationParts, resize
-from .state import Snapshot
-from .suite import Physics
+from .suite import MjModel, Physics
 from .tasks import PhysicsReward, Task, call_reward
-from .world import POSES, World, find_camera, read_fields
+from .world import POSES, Snapshot, World, find_camera, read_fields
 
+HERE = str(Path(__file__).parent)
 EPISODE = 1000  # env steps, where the environment sets no limit of its own
 CRAFTER = "Crafter-v1"
 REGISTERED_BY = {
@@ -49,18 +51,23 @@ def make_inner(name: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
         return gymnasium.make(received_spec(identity) or identity, **arguments)
     except ModuleNotFoundError as error:
         raise ValueError(_missing_module(identity, error)) from error
-    except gymnasium.error.UnregisteredEnv as error:
-        raise ValueError(f"Gymnasium cannot make {identity!r}: {error}{_advice(identity)}") from error
     except gymnasium.error.Error as error:
-        raise ValueError(f"Gymnasium cannot make {identity!r}: {error}") from error
-    except TypeError as error:
-        if render_mode is not None and "render_mode" in str(error):  # it cannot draw itself
-            return make_inner(name, None)
-        if "keyword argument" in str(error):
+        advice = _advice(identity) if isinstance(error, gymnasium.error.UnregisteredEnv) else ""
+        raise ValueError(f"Gymnasium cannot make {identity!r}: {error}{advice}") from error
+    except (Exception, SystemExit) as error:
+        if isinstance(error, TypeError) and render_mode is not None and "render_mode" in str(error):
+            return make_inner(name, None)  # it cannot draw itself
+        if isinstance(error, TypeError) and "keyword argument" in str(error):
             raise ValueError(f"{name}: {error}") from error
         raise own_error(name, "its constructor", error) from error
-    except (Exception, SystemExit) as error:
-        raise own_error(name, "its constructor", error) from error
+
+
+def own_error(name: str, doing: str, error: BaseException, module: str | None = None) -> EnvError:
+    """Says what an environment raised, and in which line: of its `module`'s file if that is in the traceback."""
+    frames = [frame for frame in extract_tb(error.__traceback__)[1:] if not frame.filename.startswith(HERE)]
+    own = [frame for frame in frames if frame.filename == module] or frames[-1:]
+    place = f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
+    return EnvError(f"{name} itself raised {type(error).__name__} in {doing}: {error}{place}")
 
 
 def _advice(identity: str) -> str:
@@ -87,8 +94,6 @@ def simulation_of(inner: gymnasium.Env[Any, Any]) -> World | None:
 
     It has a copy of the environment's model, and data into which states are put: the environment is not touched.
     """
-    from dm_control.mujoco.wrapper import MjModel
-
     model, data = (getattr(inner.unwrapped, name, None) for name in ("model", "data"))
     if not isinstance(model, mujoco.MjModel) or not isinstance(data, mujoco.MjData):
         return None
@@ -135,22 +140,19 @@ class GymnasiumEnv(Env):
         self.episode = (self._inner.spec.max_episode_steps if self._inner.spec else None) or EPISODE
         try:
             self._world = simulation_of(self._inner)
-            self._actions = ActionVector(self._inner.action_space, self.name)
+            actions = ActionVector(self._inner.action_space, self.name)
             self._parts = ObservationParts(self._inner.observation_space, self.name)
             self._check(options)
         except ValueError:
             self._inner.close()
             raise
-        self.discrete = self._actions.discrete
-        native = self._inner.action_space if self.discrete else self._actions.space
-        self._set_spaces(native, self._actions.space, self._parts.size)
+        self._set_spaces(actions, self._parts.size)
         self.state_layout = {"observation": self._parts.size, "action": self.action_size}
         self._flat = self._parts.size + self.action_size
         if self._world:
             self._snapshot = Snapshot(self._world.model, self._inner.unwrapped.data)  # type: ignore[attr-defined]
             self.state_layout |= self._snapshot.layout()
         self.draws_states = self._world is not None and not self._parts.has_image
-        self._physics_state = np.zeros(self.state_size - self._flat)
 
     def _check(self, options: EnvOptions) -> None:
         if self._world is None and (options.renderer != "auto" or options.camera is not None):
@@ -176,16 +178,16 @@ class GymnasiumEnv(Env):
     def _begin(self, seed: int | None) -> None:
         with self._own_errors("reset"):
             self._last, _ = self._inner.reset(seed=seed)
-        self._control_before = None
+        self._action = np.zeros(self.action_size)
         if self._world:
-            self._world.restore_drawn(self._drawn())
+            self._world.restore_drawn(read_fields(self._inner.unwrapped.model, POSES))  # type: ignore[attr-defined]
 
     def _env_step(self, control: Any, state: np.ndarray) -> tuple[float, bool, bool]:
         before = copy.deepcopy(self._parts.rest(self._last)) if self._task else None  # it may be changed in place
-        self._control_before = control
         with self._own_errors(self._where()):
             self._last, given, terminated, truncated, _ = self._inner.step(control)
             reward = float(given)
+        self._action = self._actions.flatten(control)
         self._read_state(state)
         if self._task:
             reward = self._own_reward(self._task, before, control)
@@ -198,11 +200,10 @@ class GymnasiumEnv(Env):
         if not np.isfinite(vector).all():
             doing = self._where() if self._env_steps else "reset"
             raise EnvError(f"{self.name} itself returned an observation that is not finite in {doing}: {vector}")
-        action = np.zeros(self.action_size) if self._control_before is None else self._actions.flatten(self._control_before)
-        out[self._parts.size : self._flat] = action
+        out[self._parts.size : self._flat] = self._action
         if self._world:
-            self._snapshot.read(self._physics_state)
-            out[self._flat :] = self._physics_state
+            self._snapshot.read(out[self._flat :])
+            self._physics_state = out[None, self._flat :].copy()
 
     def _own_reward(self, task: Task, before: Any, control: Any) -> float:
         if self._physics_reward:
@@ -214,29 +215,7 @@ class GymnasiumEnv(Env):
     def _simulate(self) -> None:
         """Puts the present state into the simulation beside the environment."""
         assert self._world is not None
-        next(self._world.snapshot.replay(self._physics_state[None]))
-
-    def _drawn(self) -> np.ndarray:
-        return read_fields(self._inner.unwrapped.model, POSES) if self._world else np.zeros(0)  # type: ignore[attr-defined]
-
-    def _control(self, vector: np.ndarray) -> Any:
-        return self._actions.to_native(vector)
-
-    def flat_action(self, action: Any) -> np.ndarray:
-        """The vector for an action of `action_space`; a vector of floats stays what it is."""
-        if not self.discrete:
-            return super().flat_action(action)
-        vector = np.asarray(action) if isinstance(action, np.ndarray) else np.zeros(0)
-        if vector.shape == (self.action_size,) and vector.dtype.kind == "f":
-            if np.isfinite(vector).all():
-                return vector
-        elif self.action_space.contains(action):
-            return self._actions.to_vector(action)
-        raise ValueError(f"An action of {self.name} is of {self.action_space}; got {action!r}")
-
-    def random_action(self, generator: np.random.Generator) -> np.ndarray:
-        """A uniformly random action as a vector."""
-        return self._actions.sample(generator)
+        next(self._world.snapshot.replay(self._physics_state))
 
     def _proprio(self) -> np.ndarray:
         return self._parts.vector(self._last).astype(np.float32)

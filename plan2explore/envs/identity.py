@@ -88,7 +88,10 @@ def _parts(value: Any) -> list[Any]:
     if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, ModuleType | None):
         return [value.__module__, value.__qualname__]
     if isinstance(value, FunctionType):
-        return _parts_of_function(value)
+        source = None if value.__name__ == "<lambda>" else source_of(value)  # a line may hold several lambdas
+        cells = [_content(cell) for cell in value.__closure__ or ()]
+        named = _globals_read(value.__code__, value.__globals__)
+        return [source or value.__code__, value.__defaults__, value.__kwdefaults__, cells, named]
     if isinstance(value, CodeType):
         return [value.co_code, value.co_consts, value.co_names, value.co_varnames]
     if isinstance(value, type):
@@ -125,27 +128,17 @@ def _is_installed(value: Any) -> bool:
         return False
     module = inspect.getmodule(value)
     file = getattr(module, "__file__", None)
-    return module is not None and (file is None or file.startswith(INSTALLED) or _has_packages(_root(name, file)))
-
-
-def _root(name: str, file: str) -> Path:
-    """The folder on Python's path in which a module was found."""
+    if module is None or file is None or file.startswith(INSTALLED):
+        return module is not None
     path = Path(file).absolute()
-    depth = name.count(".") + (path.stem == "__init__")
-    return [*path.parents][: depth + 1][-1]
+    depth = name.count(".") + (path.stem == "__init__")  # of the file below the folder on Python's path
+    return _has_packages([*path.parents][: depth + 1][-1])
 
 
 @functools.cache
 def _has_packages(folder: Path) -> bool:
     """Whether pip has installed packages here: a folder of another environment, or of `pip install --target`."""
     return any(folder.glob("*.dist-info"))
-
-
-def _parts_of_function(function: FunctionType) -> list[Any]:
-    source = None if function.__name__ == "<lambda>" else source_of(function)  # a line may hold several lambdas
-    cells = [_content(cell) for cell in function.__closure__ or ()]
-    named = _globals_read(function.__code__, function.__globals__)
-    return [source or function.__code__, function.__defaults__, function.__kwdefaults__, cells, named]
 
 
 def _content(cell: Any) -> Any:

@@ -8,6 +8,7 @@ two joints each, and walks.
 
 import functools
 import math
+import re
 
 import numpy as np
 
@@ -224,16 +225,12 @@ def _walls(domain: str) -> list[str]:
     """A box for each rectangle of wall cells: rows of them, and rows that lie below one of the same extent, joined."""
     boxes: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for i, row in enumerate(rows_of(domain)):
-        j = 0
-        while j < len(row):
-            length = len(row[j:]) - len(row[j:].lstrip("#"))
-            if length:
-                spans = boxes.setdefault((j, j + length - 1), [])
-                if spans and spans[-1][1] == i - 1:
-                    spans[-1] = spans[-1][0], i
-                else:
-                    spans.append((i, i))
-            j += length or 1
+        for wall in re.finditer("#+", row):
+            spans = boxes.setdefault((wall.start(), wall.end() - 1), [])
+            if spans and spans[-1][1] == i - 1:
+                spans[-1] = spans[-1][0], i
+            else:
+                spans.append((i, i))
     return [_box(domain, (top, left), (bottom, right)) for (left, right), spans in boxes.items() for top, bottom in spans]
 
 

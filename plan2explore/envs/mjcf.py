@@ -11,7 +11,7 @@ import numpy as np
 from . import suite
 from .names import MJCF, split_name, split_world
 from .registered import find_function
-from .suite import Physics, base
+from .suite import MjModel, Physics, base
 from .world import POSES, World
 
 ENV_STEP = 0.02
@@ -99,8 +99,6 @@ def load(
 
 
 def _compiled(path: str) -> Any:
-    from dm_control.mujoco.wrapper import MjModel
-
     if not Path(path).is_file():
         raise ValueError(f"There is no file {path}")
     try:

@@ -8,6 +8,7 @@ from . import suite
 from .base import Env, EnvError, EnvOptions
 from .mjcf import load_world
 from .names import is_suite, split_name
+from .spaces import ActionVector
 from .tasks import PhysicsReward
 from .world import World, find_camera
 
@@ -25,7 +26,7 @@ class MujocoEnv(Env):
         self._world = load_world(self.name)
         self.physics, self.episode = self._world.physics, self._world.episode
         domain, named = split_name(self.name) if is_suite(self.name) else (self.name, None)
-        self._is_paid, self._observer, own = named is not None, self._world.task, options.task
+        self._observer, own = self._world.task, options.task
         if options.observe_as is not None:
             other, task = split_name(options.observe_as)
             if other != domain:
@@ -44,11 +45,9 @@ class MujocoEnv(Env):
             _ = self._renderer  # what cannot be drawn is said now
         spec = self._world.task.action_spec(self.physics)
         bounded = (spec.minimum > -1e6) & (spec.maximum < 1e6)  # controls without bounds, such as lqr's, go from -1 to 1
-        self._action_low = np.where(bounded, spec.minimum, -1.0)
-        self._action_scale = np.where(bounded, (spec.maximum - spec.minimum) / 2, 1.0)
-        actions = spaces.Box(-1.0, 1.0, spec.shape, np.float32)
-        self._world.reset()
-        self._set_spaces(actions, actions, self._proprio().size)
+        low, high = np.where(bounded, spec.minimum, -1.0), np.where(bounded, spec.maximum, 1.0)
+        self._world.reset()  # the task's own constants too, such as the size of its target
+        self._set_spaces(ActionVector(spaces.Box(low, high, dtype=np.float64), self.name), self._proprio().size)
 
     def _camera(self) -> mujoco.MjvCamera:
         return self.camera
@@ -63,14 +62,8 @@ class MujocoEnv(Env):
             self._world.task.random.seed(seed)
         self._world.reset()
 
-    def _drawn(self) -> np.ndarray:
-        return self._world.drawn()
-
     def _read_state(self, out: np.ndarray) -> None:
         self._world.snapshot.read(out)
-
-    def _control(self, vector: np.ndarray) -> np.ndarray:
-        return self._action_low + (np.clip(vector, -1.0, 1.0) + 1.0) * self._action_scale
 
     def _env_step(self, control: np.ndarray, state: np.ndarray) -> tuple[float, bool, bool]:
         """One control step, exactly as dm_control's own environment takes it."""
@@ -84,18 +77,10 @@ class MujocoEnv(Env):
             ) from error
         task.after_step(physics)
         self._read_state(state)
-        if self._physics_reward:
-            reward = self._physics_reward(self._where)
-        else:
-            reward = float(task.get_reward(physics)) if self._is_paid else 0.0
+        reward = self._physics_reward(self._where) if self._physics_reward else float(task.get_reward(physics))
         # dm_control ends an episode early by a termination value of 0 (only lqr does).
         return reward, task.get_termination(physics) == 0.0, False
 
     def _proprio(self) -> np.ndarray:
         parts = self._observer.get_observation(self.physics).values()
         return np.concatenate([np.ravel(part) for part in parts], dtype=np.float32, casting="same_kind")
-
-    def draw(self, states: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-        """Images of stored states, uint8 (n, size, size, 3); the running episode, if any, is over."""
-        self._world.reset()  # the task's own constants, such as the size of its target
-        return super().draw(states, drawn)

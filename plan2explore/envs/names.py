@@ -34,16 +34,11 @@ class UnknownName(ValueError):
 def list_tasks(which: str = "all") -> list[str]:
     """Names that `make` takes: `paper` (its 20 tasks), `extra` (its 3 cheetah tasks), `domains` or `all` tasks."""
     domains = tasks_of_domains()
-    every = {f"{domain}_{task}" for domain, tasks in domains.items() for task in tasks} | {"cup_catch"}
-    choices = {
-        "paper": sorted(PAPER_TASKS),
-        "extra": sorted(EXTRA_TASKS),
-        "domains": sorted(domains),
-        "all": sorted(every),
-    }
+    every = [f"{domain}_{task}" for domain, tasks in domains.items() for task in tasks]
+    choices = {"paper": PAPER_TASKS, "extra": EXTRA_TASKS, "domains": domains, "all": [*every, "cup_catch"]}
     if which not in choices:
         raise ValueError(f"list_tasks knows {', '.join(choices)}; got {which!r}")
-    return choices[which]
+    return sorted(choices[which])
 
 
 def split_name(name: str) -> tuple[str, str | None]:
@@ -55,7 +50,11 @@ def split_name(name: str) -> tuple[str, str | None]:
             return actual, None
         if name.startswith(domain + "_") and name[len(domain) + 1 :] in domains[actual]:
             return actual, name[len(domain) + 1 :]
-    raise UnknownName(_unknown(name))
+    names = [*list_tasks("all"), *list_tasks("domains"), *ALIASES]
+    near = difflib.get_close_matches(str(name), names, n=4, cutoff=0.5)
+    hint = f"Nearest names: {', '.join(near)}." if near else f"Domains: {', '.join(list_tasks('domains'))}."
+    hint = f"{hint} For other environments write gymnasium:ID or mjcf:FILE.xml."
+    raise UnknownName(f"There is no world or task {name!r}. {hint}")
 
 
 def domain_of(world: str) -> str:
@@ -137,21 +136,13 @@ def without_start(world: str) -> str:
 def check_module(world: str, source: str) -> None:
     """Worlds may name a module: `gymnasium:MODULE:ID`, a start's `reset=MODULE:function`. No file may start it."""
     bare, arguments = split_world(world)
-    module = bare.removeprefix(GYMNASIUM).rpartition(":")[0]
-    reset = arguments.get("reset") if bare.startswith(MJCF) else None
-    if isinstance(reset, str) and reset not in functions:
+    module, reset = "", arguments.get("reset")
+    if bare.startswith(GYMNASIUM):
+        module = bare.removeprefix(GYMNASIUM).rpartition(":")[0]
+    elif bare.startswith(MJCF) and isinstance(reset, str) and reset not in functions:
         module = reset.partition(":")[0]
-    elif not bare.startswith(GYMNASIUM):
-        return
     if module and module not in sys.modules:
         raise ValueError(
             f"The world of {source} is in the Python module {module!r}. Files must not start code: if you trust this one, "
             f"add --import {module}, or work from Python, after `import {module}`"
         )
-
-
-def _unknown(name: str) -> str:
-    names = [*list_tasks("all"), *list_tasks("domains"), *ALIASES]
-    near = difflib.get_close_matches(str(name), names, n=4, cutoff=0.5)
-    hint = f"Nearest names: {', '.join(near)}." if near else f"Domains: {', '.join(list_tasks('domains'))}."
-    return f"There is no world or task {name!r}. {hint} For other environments write gymnasium:ID or mjcf:FILE.xml."

@@ -24,7 +24,7 @@ class ActionVector:
     """
 
     def __init__(self, space: spaces.Space[Any], name: str) -> None:
-        self._space = _without_bits(space)
+        self.native, self._space = space, _without_bits(space)
         choices = [_choices(leaf, name) for leaf in _leaves(self._space)]
         if len({bool(each) for each in choices}) > 1:
             raise ValueError(f"{name} mixes continuous and discrete actions ({space}); the agent takes one kind only")

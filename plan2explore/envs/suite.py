@@ -1,14 +1,11 @@
 """dm_control's suite, loaded without touching OpenGL, with the paper's three extra cheetah tasks and our mazes."""
 
-import contextlib
 import functools
 import logging
 import math
 import os
-from collections.abc import Iterator
 from typing import Any
 
-import mujoco
 import numpy as np
 
 if "MUJOCO_GL" in os.environ:
@@ -21,13 +18,14 @@ else:
     del os.environ["MUJOCO_GL"]
 
 from dm_control.mujoco import Physics
+from dm_control.mujoco.wrapper import MjModel
 from dm_control.rl.control import PhysicsError
 from dm_control.suite import base, cheetah
 
 from . import maze, speed
 from .world import World
 
-__all__ = ["Physics", "PhysicsError", "base"]  # for who must not import dm_control before this module
+__all__ = ["MjModel", "Physics", "PhysicsError", "base"]  # for who must not import dm_control before this module
 
 speed.install()
 
@@ -60,14 +58,14 @@ DEFAULT_TASK = {
     "walker": "walk",
 }
 
-# Fields of the model into which tasks of a domain write what they draw at the start of an episode (targets,
-# receptacles, gains, terrain). Rewards depend on them, so they are stored with the episode.
+# Fields of the model into which tasks of a domain, or one of them, write what they draw at the start of an episode
+# (targets, receptacles, gains, terrain). Rewards depend on them, so they are stored with the episode.
 DRAWN_FIELDS: dict[str, tuple[str, ...]] = {
     "finger": ("site_pos",),
     "fish": ("geom_pos",),
     "manipulator": ("body_pos", "body_quat"),
     "point_mass": ("wrap_prm",),
-    "quadruped": ("hfield_data",),
+    "quadruped_escape": ("hfield_data",),
     "reacher": ("geom_pos",),
     "stacker": ("body_pos",),
     "swimmer": ("geom_pos", "light_pos"),
@@ -158,23 +156,6 @@ def tasks_of_domains() -> dict[str, tuple[str, ...]]:
     return {domain: tuple(tasks) for domain, tasks in domains.items()}
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keeps MuJoCo's notes about the suite's own XML (deprecated attributes) off the user's screen."""
-    logger = logging.getLogger("absl")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
-def has_terrain(physics: Any) -> bool:
-    """Whether a height field is part of the world (the quadruped's model carries one that most tasks don't use)."""
-    return bool((physics.model.geom_type == mujoco.mjtGeom.mjGEOM_HFIELD).any())
-
-
 def load(domain: str, task: str | None) -> World:
     """Loads a world of the suite; the same model whatever the seed of its episodes, and no reward without a task."""
     named = task or DEFAULT_TASK[domain]
@@ -196,9 +177,14 @@ def observer(domain: str, task: str | None) -> Any:
 
 def _load_suite(domain: str, task: str) -> World:
     extra = CHEETAH_TASKS.get(task) if domain == "cheetah" else None
-    with _quiet():
+    logger = logging.getLogger("absl")  # MuJoCo's notes about the suite's own XML stay off the user's screen
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
         # lqr draws its body while it is built: a fixed seed here makes it one world.
         environment = suite.load(domain, "run" if extra else task, task_kwargs={"random": 0})
+    finally:
+        logger.setLevel(level)
     physics = environment.physics
     # quadruped's escape uploads its terrain to GL when there is a context; there is none to upload to.
     physics._make_rendering_contexts = lambda: None
@@ -206,6 +192,6 @@ def _load_suite(domain: str, task: str) -> World:
         physics=physics,
         task=CheetahTask(*extra, random=0) if extra else environment.task,
         substeps=round(environment.control_timestep() / physics.timestep()),
-        fields=() if domain == "quadruped" and not has_terrain(physics) else DRAWN_FIELDS.get(domain, ()),
+        fields=DRAWN_FIELDS.get(domain) or DRAWN_FIELDS.get(f"{domain}_{task}", ()),
         camera=CAMERAS.get(domain, 0),
     )

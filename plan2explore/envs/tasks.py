@@ -13,16 +13,20 @@ from types import ModuleType
 from typing import Any
 
 import cloudpickle
+import mujoco
 import numpy as np
 
 from .identity import NoIdentity, digest_of, source_of
 from .names import split_name
-from .state import WriteGuard
+from .world import STORED
 
 LARGEST_REWARD = 1e15
 """Of one env step, either way. Losses square the sum of an action's: in float32, that of 1e19 is infinite."""
-HUGE = 10**300
-"""Whole numbers beyond it are taken for it: they may be too long for a float."""
+INTEGRATION = mujoco.mjtState.mjSTATE_INTEGRATION.value
+FOLLOWS = ("xpos", "xquat", "xmat", "geom_xpos", "geom_xmat", "site_xpos", "site_xmat", "subtree_com", "cvel")
+"""What follows from the state and rewards read, as do observations and frames after them."""
+LEFT_OUT = ("_", "tex_", "mesh_", "hfield_", "skin_")
+"""Prefixes of a model's attributes that are not compared: only drawing and collisions read its assets."""
 
 
 class RewardError(ValueError):
@@ -124,57 +128,69 @@ def call_reward(function: Callable[..., Any], name: str, where: Callable[[], str
     """The reward as a float, or an error that names the function and, by `where()`, the step and episode."""
     try:
         value = function(*arguments)
+        value = float(value) if isinstance(value, int) else value  # NumPy does not take the largest for a number
     except (Exception, SystemExit) as error:  # one that calls sys.exit must not end whoever asks it
         frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is this one
         own = [f" at {Path(each.filename).name}:{each.lineno}" for each in frames if each.filename == frames[0].filename]
         what = f"{type(error).__name__}: {error}{own[-1] if own else ''}"  # the user's code, not what that called
         raise RewardError(f"Reward {name!r} raised {what} ({where()})") from error
-    if isinstance(value, int):  # NumPy would not take the largest for a number
-        value = float(max(-HUGE, min(value, HUGE)))
     if isinstance(value, float) and abs(value) <= LARGEST_REWARD:  # the common case; NumPy's float64 is a float too
         return float(value)
-    array = np.asarray(value)
+    array = np.asarray(value)  # a bool, or named indexing's array of one element, counts as its number
     if array.size != 1 or array.dtype.kind not in "biuf":
-        raise RewardError(f"Reward {name!r} returned {value!r}, not a number ({where()})")
-    number = float(array.item())  # a bool, or named indexing's array of one element, counts as its number
-    if not math.isfinite(number):
-        raise RewardError(f"Reward {name!r} returned {number}, not a finite number ({where()})")
-    if abs(number) > LARGEST_REWARD:
-        what = f"too large to learn from: scale it, best to about 1 as the suite's, at most to {LARGEST_REWARD:g}"
-        raise RewardError(f"Reward {name!r} returned {number:g}, {what} ({where()})")
-    return number
+        what = f"{value!r}, not a number"
+    elif abs(number := float(array.item())) <= LARGEST_REWARD:
+        return number
+    elif not math.isfinite(number):
+        what = f"{number}, not a finite number"
+    else:
+        best = f"scale it, best to about 1 as the suite's, at most to {LARGEST_REWARD:g}"
+        what = f"{number:g}, too large to learn from: {best}"
+    raise RewardError(f"Reward {name!r} returned {what} ({where()})")
 
 
 class PhysicsReward:
-    """The user's reward as a function of `physics`, which is found out if it writes there.
+    """The user's reward as a function of dm_control's `physics`, which is found out if it writes there.
 
-    Such a reward would change the world that it scores, or pay otherwise when episodes are relabelled. State and attributes
-    are compared at every step, the model from `begin` to `end`: in between the world itself does not change it.
+    Such a reward would change the world that it scores, or pay otherwise when episodes are relabelled. Compared are, at
+    every step, all that MuJoCo integrates, is told or computes, and new attributes of `physics`, its data and its model;
+    and, from `begin` to `end`, the model without its assets: in between the world itself does not change it.
     """
 
     def __init__(self, task: Task, physics: Any) -> None:
         assert task.reward is not None
         self._function, self._name, self._physics = task.reward, task.name, physics
-        self._guard = WriteGuard(physics)
+        self._attributes = [(each, set(vars(each))) for each in (physics, physics.data, physics.model)]
+        self._mujoco = model, data = physics.model.ptr, physics.data.ptr
+        self._state = np.zeros(mujoco.mj_stateSize(model, INTEGRATION))
+        self._computed = [getattr(data, name) for name in STORED + FOLLOWS]
+        fields = [getattr(part, name) for part in (model, model.opt) for name in dir(part) if not name.startswith(LEFT_OUT)]
+        self._constants = [array for array in fields if isinstance(array, np.ndarray)]
 
     def begin(self) -> None:
         """Call it when the model of an episode is as it will be."""
-        self._model = self._guard.read_model()
+        self._model = [array.tobytes() for array in self._constants]
 
     def __call__(self, where: Callable[[], str]) -> float:
         """The reward of the current state."""
-        before = self._guard.read_state()
+        before = self._read_state()
         reward = call_reward(self._function, self._name, where, self._physics)
-        if self._guard.read_state() != before:
+        if self._read_state() != before:
             raise self._has_written("state", where)
-        if names := self._guard.new_attributes():
-            raise self._has_written(f"attribute {names[0]!r}", where)
+        for each, known in self._attributes:
+            for name in vars(each).keys() - known:
+                if not hasattr(type(each), name):
+                    raise self._has_written(f"attribute {name!r}", where)
         return reward
 
     def end(self, where: Callable[[], str]) -> None:
         """Call it at the end of the episode, or of a part of it."""
-        if self._guard.read_model() != self._model:
+        if [array.tobytes() for array in self._constants] != self._model:
             raise self._has_written("model", where)
+
+    def _read_state(self) -> bytes:
+        mujoco.mj_getState(*self._mujoco, self._state, INTEGRATION)
+        return b"".join([self._state.tobytes(), *[array.tobytes() for array in self._computed]])
 
     def _has_written(self, part: str, where: Callable[[], str]) -> RewardError:
         return RewardError(f"Reward {self._name!r} has written to physics (its {part}): it may only read it ({where()})")

@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import logging
 import os
+import pickle
 import signal
 import subprocess
 import weakref
@@ -15,27 +16,25 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, Self
 
+import cloudpickle
 import numpy as np
 
 from .base import EnvError
 from .registered import registered
 from .worker import (
-    DONE,
-    FAILED,
     GRACE,
     LEFT_TO_PARENT,
     RESET,
     STEP,
-    Assignment,
     Batch,
+    EnvGroup,
+    Failure,
     HungUp,
     Make,
     Spec,
-    common_spec,
     map_arrays,
     python_command,
     receive,
-    send,
 )
 
 log = logging.getLogger("plan2explore.envs")
@@ -55,8 +54,8 @@ class Worker:
     process: subprocess.Popen[bytes]
     channel: Connection
 
-    def __init__(self, number: int, assignment: Assignment, memory: int) -> None:
-        self.number, self.assignment, self.memory = number, assignment, memory
+    def __init__(self, number: int, group: EnvGroup, memory: int) -> None:
+        self.number, self.group, self.memory = number, group, memory
         self.deaths = 0  # since it last finished a step
         self.start()
 
@@ -75,23 +74,23 @@ class Worker:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             theirs.close()
-        with contextlib.suppress(ConnectionError):  # `receive` will find out
-            send(self.channel, DONE, self.assignment)
+        self.send(cloudpickle.dumps(self.group))
 
-    def send(self, command: bytes) -> None:
+    def send(self, message: bytes) -> None:
         with contextlib.suppress(ConnectionError):  # `receive` will find out
-            self.channel.send_bytes(command)
+            self.channel.send_bytes(message)
 
     def receive(self) -> Any:
-        """Waits for an answer, the Spec at first; HungUp if the worker has died, an error if an environment failed."""
-        kind, content = receive(self.channel)
-        if kind == FAILED:
-            index, text, own = content
+        """Waits for an answer, at first the Specs; HungUp if the worker has died, an error if an environment failed."""
+        message = receive(self.channel)
+        answer = pickle.loads(message) if message else None
+        if isinstance(answer, Failure):
+            index, text = answer.environment, answer.traceback
             who = f"Worker {self.number}" if index is None else f"Environment {index} (worker {self.number})"
-            if own is not None:
-                raise EnvError(f"{own} ({who.lower()})")
+            if answer.own is not None:
+                raise EnvError(f"{answer.own} ({who.lower()})")
             raise WorkerError(f"{who} failed: {text.strip().splitlines()[-1]}\nIn the worker:\n{text}")
-        return content
+        return answer
 
     def end(self) -> int:
         """Closes the channel, the sign to end, and waits for the process, not patiently; its return code."""
@@ -103,7 +102,7 @@ class Worker:
             return self.process.wait()
 
     def __str__(self) -> str:
-        rows = self.assignment.indices
+        rows = self.group.indices
         return f"Worker {self.number} (process {self.process.pid}, environments {rows[0]} to {rows[-1]})"
 
 
@@ -151,9 +150,7 @@ class VectorEnv:
         if len(makes) != count:
             raise ValueError(f"A list of {len(makes)} environments to make was given for {count} environments.")
         self.count = count
-        self._in_flight = False
-        self._started = False
-        self._running = np.zeros(count, bool)  # episodes that the last batch left unfinished
+        self._in_flight = self._started = False
         memory = os.memfd_create("plan2explore")  # the system frees it with the last process that holds it
         bounds = [count * number // workers for number in range(workers + 1)]
         self._workers: list[Worker] = []
@@ -161,16 +158,22 @@ class VectorEnv:
         known = registered()
         with self._closed_on_error():
             for number, (start, stop) in enumerate(itertools.pairwise(bounds)):
-                assignment = Assignment(makes[start:stop], make_options, range(start, stop), count, seed, known)
-                self._workers.append(Worker(number, assignment, memory))
-            spec = common_spec([self._greet(worker) for worker in self._workers])
+                group = EnvGroup(makes[start:stop], make_options, range(start, stop), count, seed, known)
+                self._workers.append(Worker(number, group, memory))
+            spec, *others = [spec for worker in self._workers for spec in self._greet(worker)]
+            for other in others:
+                if other != spec:
+                    raise ValueError(f"Environments must have the same spaces and sizes; got {spec} and {other}.")
             self._arrays = map_arrays(memory, spec, count)
             self._arrays["episodes"][:] = first_episode
         self.observation_space = spec.observation_space
         """Space of one environment's observations."""
         self.action_space = spec.action_space
         """Space of one environment's actions."""
-        self._batch = Batch(**{name: read_only(array) for name, array in self._arrays.items() if name != "action"})
+        views = {name: array.view() for name, array in self._arrays.items() if name != "action"}
+        for view in views.values():
+            view.flags.writeable = False
+        self._batch = Batch(**views)
 
     @property
     def processes(self) -> list[int]:
@@ -179,10 +182,9 @@ class VectorEnv:
 
     def reset(self, episode: int | None = None) -> Batch:
         """Starts a new episode in every environment: the next one, or the one of this number."""
-        self._check_idle()
+        self._check(in_flight=False)
         if episode is not None:
             self._arrays["episodes"][:] = episode
-        self._running[:] = False
         self._command(RESET)
         return self.receive()
 
@@ -198,15 +200,13 @@ class VectorEnv:
             raise ValueError(f"Actions of shape {actions.shape} were given; expected {expected}.")
         if not self._started:
             raise RuntimeError("Call reset() once before the first step.")
-        self._check_idle()
+        self._check(in_flight=False)
         self._arrays["action"][:] = actions
         self._command(STEP)
 
     def receive(self) -> Batch:
         """Waits for the step that `send` started."""
-        self._check_open()
-        if not self._in_flight:
-            raise RuntimeError("There is nothing to receive: call send(actions) first.")
+        self._check(in_flight=True)
         with self._closed_on_error():
             for worker in self._workers:
                 try:
@@ -215,7 +215,6 @@ class VectorEnv:
                 except HungUp:
                     self._revive(worker)
         self._in_flight = False
-        self._running = ~(self._batch.terminated | self._batch.truncated)
         return self._batch
 
     def close(self) -> None:
@@ -228,17 +227,18 @@ class VectorEnv:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _check_open(self) -> None:
+    def _check(self, in_flight: bool) -> None:
         if not self._close.alive:
             raise RuntimeError("This VectorEnv is closed: make a new one.")
-
-    def _check_idle(self) -> None:
-        self._check_open()
-        if self._in_flight:
+        if self._in_flight and not in_flight:
             raise RuntimeError("A step is under way: call receive() before the next send() or reset().")
+        if in_flight and not self._in_flight:
+            raise RuntimeError("There is nothing to receive: call send(actions) first.")
 
     def _command(self, command: bytes) -> None:
         self._in_flight = self._started = True
+        # Episodes that this command does not end or begin: lost, should their worker die.
+        self._running = (command == STEP) & ~(self._batch.terminated | self._batch.truncated)
         with self._closed_on_error():
             for worker in self._workers:
                 worker.send(command)
@@ -251,7 +251,7 @@ class VectorEnv:
             self.close()
             raise
 
-    def _greet(self, worker: Worker) -> Spec:
+    def _greet(self, worker: Worker) -> list[Spec]:
         """Waits until a worker has built its environments, however often it must be started for that."""
         while True:
             try:
@@ -278,19 +278,10 @@ class VectorEnv:
         """Replaces a worker that died, with fresh episodes in its rows of the batch."""
         while True:
             self._restart(worker)
-            try:
+            with contextlib.suppress(HungUp):
                 worker.receive()
                 worker.send(RESET)
                 worker.receive()
                 break
-            except HungUp:
-                continue
-        rows = worker.assignment.indices
+        rows = worker.group.indices
         self._arrays["lost"][rows] = self._running[rows]
-
-
-def read_only(array: np.ndarray) -> np.ndarray:
-    """A view that cannot be written."""
-    view = array.view()
-    view.flags.writeable = False
-    return view

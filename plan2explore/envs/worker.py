@@ -1,8 +1,8 @@
 """A worker process of `VectorEnv`: its environments, and the memory and messages it shares with its parent.
 
 The parent writes actions into the shared block and sends one byte to each worker; a worker steps its environments, whose
-images are drawn straight into the block, and answers with one byte. Nobody spins, and nothing is pickled between the
-start and an error.
+images are drawn straight into the block, and answers with an empty message. Nobody spins, and nothing is pickled between
+the start and an error.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ import numpy as np
 
 Make = str | Callable[..., Any]
 STEP, RESET = b"s", b"r"  # the parent's commands
-DONE, FAILED = b"d", b"f"  # a worker's answers
+DONE = b""  # a worker's answer to each; a Failure otherwise
 LEFT_TO_PARENT = {signal.SIGINT, signal.SIGTERM}
 """Ctrl-C, and the polite kill of `timeout` and of job schedulers, reach the whole group: the parent decides."""
 GRACE = 2.0  # seconds that a worker has to close its environments before it is killed
@@ -57,32 +57,28 @@ def episode_seed(seed: int, environment: int, episode: int) -> int:
 
 @dataclass(frozen=True)
 class Spec:
-    """Spaces and sizes of one environment: what is needed to lay out the shared memory."""
+    """Spaces of one environment, and its part of the shared memory."""
 
     observation_space: Any
     action_space: Any
-    action_repeat: int
-    state_size: int
-    drawn_size: int
+    rows: dict[str, tuple[tuple[int, ...], type]]
+    """Shape and type of its row of each shared array: the action, and the fields of `Batch`."""
 
     @classmethod
     def of(cls, env: Any) -> Self:
-        world = env.unwrapped
+        world, observed = env.unwrapped, env.observation_space
         actions = getattr(world, "flat_action_space", env.action_space)  # discrete ones travel as one-hot vectors
-        return cls(env.observation_space, actions, world.action_repeat, world.state_size, world.drawn_size)
-
-    def arrays(self) -> dict[str, tuple[tuple[int, ...], type]]:
-        """Shape and type of one environment's row of each shared array: the action, and the fields of `Batch`."""
-        return {
-            "action": (self.action_space.shape, np.float32),
-            "image": (self.observation_space["image"].shape, np.uint8),
-            "proprio": (self.observation_space["proprio"].shape, np.float32),
-            "state": ((self.action_repeat, self.state_size), np.float64),
-            "drawn": ((self.drawn_size,), np.float64),
+        rows: dict[str, tuple[tuple[int, ...], type]] = {
+            "action": (actions.shape, np.float32),
+            "image": (observed["image"].shape, np.uint8),
+            "proprio": (observed["proprio"].shape, np.float32),
+            "state": ((world.action_repeat, world.state_size), np.float64),
+            "drawn": ((world.drawn_size,), np.float64),
             "reward": ((), np.float64),
             **dict.fromkeys(("env_steps", "episodes"), ((), np.int64)),
             **dict.fromkeys(("terminated", "truncated", "first", "lost"), ((), np.bool_)),
         }
+        return cls(observed, actions, rows)
 
 
 @dataclass(frozen=True)
@@ -109,50 +105,42 @@ class Batch:
     episodes: np.ndarray  # kept here so that it outlives a worker
 
 
-def common_spec(specs: list[Spec]) -> Spec:
-    """The one Spec that all environments have."""
-    for spec in specs[1:]:
-        if spec != specs[0]:
-            raise ValueError(f"Environments must have the same spaces and sizes; got {specs[0]} and {spec}.")
-    return specs[0]
-
-
 def map_arrays(memory: int, spec: Spec, count: int) -> dict[str, np.ndarray]:
     """The shared arrays of `count` environments in the file `memory`, which grows if it is too small."""
     places, end = {}, 0
-    for name, (shape, dtype) in spec.arrays().items():
+    for name, (shape, dtype) in spec.rows.items():
         places[name] = end
         length = count * math.prod(shape) * np.dtype(dtype).itemsize
         end += -(-length // 64) * 64  # start each array on a cache line of its own
     if os.fstat(memory).st_size < end:
         os.ftruncate(memory, end)
     block = mmap.mmap(memory, end)
-    return {
-        name: np.frombuffer(block, dtype, count * math.prod(shape), places[name]).reshape(count, *shape)
-        for name, (shape, dtype) in spec.arrays().items()
-    }
+    return {name: np.ndarray((count, *shape), dtype, block, places[name]) for name, (shape, dtype) in spec.rows.items()}
 
 
-def send(channel: Connection, kind: bytes, content: Any) -> None:
-    """A message of more than the usual byte."""
-    channel.send_bytes(kind + cloudpickle.dumps(content))
-
-
-def receive(channel: Connection) -> tuple[bytes, Any]:
-    """A message's first byte, and its content if there is more; or HungUp."""
+def receive(channel: Connection) -> bytes:
+    """A message, or HungUp."""
     try:
-        message = channel.recv_bytes()
+        return channel.recv_bytes()
     except (EOFError, OSError):
         raise HungUp from None
-    return message[:1], pickle.loads(message[1:]) if len(message) > 1 else None
 
 
 # ---- in the worker ----
 
 
 @dataclass(frozen=True)
-class Assignment:
-    """What a worker is told at its start."""
+class Failure:
+    """An exception in a worker."""
+
+    environment: int | None  # at work
+    traceback: str
+    own: str | None  # an EnvError's message
+
+
+@dataclass
+class EnvGroup:
+    """The environments of one worker, as the parent describes them and the worker makes them, and their shared rows."""
 
     makes: list[Make]
     """How to make each of the environments `indices`."""
@@ -162,71 +150,50 @@ class Assignment:
     seed: int
     registered: dict[str, bytes] = field(default_factory=dict)
     """What the parent's code has registered."""
+    envs: dict[int, Any] = field(default_factory=dict, init=False)
+    current: int | None = field(default=None, init=False)
+    """The environment at work, for the message if it fails."""
 
-
-class EnvGroup:
-    """The environments of one worker and their rows of the shared arrays."""
-
-    def __init__(self, assignment: Assignment) -> None:
-        self.assignment = assignment
-        self.envs: dict[int, Any] = {}
-        self.ended: set[int] = set()
-        self.arrays: dict[str, np.ndarray] = {}
-        self.current: int | None = None  # the environment at work, for the message if it fails
-
-    def build(self) -> Spec:
-        """Makes the environments; their common Spec."""
+    def build(self) -> list[Spec]:
+        """Makes the environments; their Specs."""
         from . import make as make_by_name
         from .registered import receive
 
-        receive(self.assignment.registered)
-        options = self.assignment.options
-        for index, make in zip(self.assignment.indices, self.assignment.makes, strict=True):
+        receive(self.registered)
+        for index, make in zip(self.indices, self.makes, strict=True):
             self.current = index
-            self.envs[index] = make_by_name(make, **options) if isinstance(make, str) else make(**options)
-        return common_spec([Spec.of(env) for env in self.envs.values()])
+            self.envs[index] = make_by_name(make, **self.options) if isinstance(make, str) else make(**self.options)
+        return [Spec.of(env) for env in self.envs.values()]
 
     def attach(self, memory: int, spec: Spec) -> None:
         """Maps the shared arrays and lets each environment draw straight into its row of them."""
-        self.arrays = map_arrays(memory, spec, self.assignment.count)
+        self.arrays = map_arrays(memory, spec, self.count)
         for index, env in self.envs.items():
             env.unwrapped.image_buffer = self.arrays["image"][index]
 
     def run(self, command: bytes) -> None:
         """Steps or resets every environment; where an episode ended at the last step, a step is a reset."""
-        for index in self.assignment.indices:
+        arrays = self.arrays
+        ended = arrays["terminated"] | arrays["truncated"]
+        for index, env in self.envs.items():
             self.current = index
-            self.arrays["lost"][index] = False
-            if command == RESET or index in self.ended:
-                self.reset(index)
+            first = command == RESET or bool(ended[index])
+            if first:
+                episode = int(arrays["episodes"][index])
+                arrays["episodes"][index] = episode + 1  # before the reset: one that kills the worker is not repeated
+                observation, info = env.reset(seed=episode_seed(self.seed, index, episode))
+                reward, terminated, truncated = 0.0, False, False
+                arrays["drawn"][index] = info["drawn"]
             else:
-                self.step(index)
-
-    def reset(self, index: int) -> None:
-        arrays = self.arrays
-        episode = int(arrays["episodes"][index])
-        arrays["episodes"][index] = episode + 1  # before the reset: one that kills the worker is not repeated
-        self.ended.discard(index)
-        observation, info = self.envs[index].reset(seed=episode_seed(self.assignment.seed, index, episode))
-        arrays["drawn"][index] = info["drawn"]
-        self.write(index, observation, info, reward=0.0, terminated=False, truncated=False, first=True)
-
-    def step(self, index: int) -> None:
-        action = self.arrays["action"][index].copy()  # the environment may keep or change it
-        observation, reward, terminated, truncated, info = self.envs[index].step(action)
-        if terminated or truncated:
-            self.ended.add(index)
-        self.write(index, observation, info, reward=float(reward), terminated=terminated, truncated=truncated, first=False)
-
-    def write(self, index: int, observation: dict[str, np.ndarray], info: dict[str, Any], **row: Any) -> None:
-        arrays = self.arrays
-        if observation["image"] is not self.envs[index].unwrapped.image_buffer:  # a wrapper's own image
-            arrays["image"][index] = observation["image"]
-        state = info["state"]
-        arrays["state"][index, : len(state)] = state
-        arrays["state"][index, len(state) :] = np.nan
-        for name, value in {"proprio": observation["proprio"], "env_steps": info["env_steps"], **row}.items():
-            arrays[name][index] = value
+                action = arrays["action"][index].copy()  # the environment may keep or change it
+                observation, reward, terminated, truncated, info = env.step(action)
+            if observation["image"] is not env.unwrapped.image_buffer:  # a wrapper's own image
+                arrays["image"][index] = observation["image"]
+            state, taken = arrays["state"][index], len(info["state"])
+            state[:taken], state[taken:] = info["state"], np.nan
+            row = dict(proprio=observation["proprio"], env_steps=info["env_steps"], reward=float(reward), first=first)
+            for name, value in (row | dict(terminated=terminated, truncated=truncated, lost=False)).items():
+                arrays[name][index] = value
 
     def close(self) -> None:
         for env in self.envs.values():
@@ -247,25 +214,25 @@ def leave_with_parent(channel: int, parent: int) -> None:
 
 def work(channel: Connection, memory: int) -> None:
     """Builds the environments, then steps them once per byte received, until the parent hangs up or they fail."""
-    group = None
+    group: EnvGroup | None = None
     try:
-        _, assignment = receive(channel)
-        group = EnvGroup(assignment)
-        spec = group.build()
-        send(channel, DONE, spec)
-        command, _ = receive(channel)  # comes when the parent has compared Specs and sized the memory
-        group.attach(memory, spec)
+        group = pickle.loads(receive(channel))
+        specs = group.build()
+        channel.send_bytes(cloudpickle.dumps(specs))
+        command = receive(channel)  # comes when the parent has compared Specs and sized the memory
+        group.attach(memory, specs[0])
         while True:
             group.run(command)
             channel.send_bytes(DONE)
-            command, _ = receive(channel)
+            command = receive(channel)
     except HungUp:
         pass
     except (Exception, SystemExit) as error:  # code that calls sys.exit has failed too
         from .base import EnvError
 
         own = str(error) if isinstance(error, EnvError) else None
-        send(channel, FAILED, (group.current if group else None, traceback.format_exc(), own))
+        failure = Failure(group.current if group else None, traceback.format_exc(), own)
+        channel.send_bytes(cloudpickle.dumps(failure))
     finally:
         if group:
             group.close()

@@ -10,10 +10,56 @@ import numpy as np
 
 import mjraycast.scene
 
-from .state import Snapshot
-
 POSES = ("body_pos", "body_quat", "geom_pos", "geom_quat", "geom_size", "site_pos", "site_quat", "site_size")
 """Fields of a model that environments of any kind may write at the start of an episode, and rewards may read."""
+# What MuJoCo integrates or is told. Everything else that belongs to positions and velocities follows from it.
+PARTS: dict[str, int] = {
+    part: getattr(mujoco.mjtState, f"mjSTATE_{part}").value
+    for part in ("TIME", "QPOS", "QVEL", "ACT", "CTRL", "MOCAP_POS", "MOCAP_QUAT")  # as MuJoCo orders them: by their bits
+}
+SPEC = sum(PARTS.values())
+# These belong to the physics step that led here (accelerations, torques, touch), not to the state itself: they
+# cannot be computed again from it, so they are kept as they were.
+STORED = ("sensordata", "qacc", "actuator_force")
+
+
+class Snapshot:
+    """A compact vector of all that a reward can depend on, read from one simulation and put back exactly."""
+
+    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
+        self.model = model
+        self.data = data
+        self._integrated = mujoco.mj_stateSize(model, SPEC)
+        self._stored: list[tuple[np.ndarray, slice]] = []
+        self.size = self._integrated
+        for name in STORED:
+            array = getattr(data, name)
+            if array.size:
+                self._stored.append((array, slice(self.size, self.size + array.size)))
+            self.size += array.size
+
+    def layout(self) -> dict[str, int]:
+        """Names and lengths of the vector's parts, in order."""
+        sizes = {part.lower(): mujoco.mj_stateSize(self.model, flag) for part, flag in PARTS.items()}
+        return sizes | {name: getattr(self.data, name).size for name in STORED}
+
+    def read(self, out: np.ndarray) -> None:
+        """Writes the current state into `out`, a float64 vector of `size`."""
+        mujoco.mj_getState(self.model, self.data, out[: self._integrated], SPEC)
+        for array, place in self._stored:
+            out[place] = array
+
+    def replay(self, states: np.ndarray) -> Iterator[None]:
+        """Puts stored states, (n, size), back one after the other, with all that follows from each."""
+        integrated = np.ascontiguousarray(states[:, : self._integrated])
+        stored = [(array, states[:, place]) for array, place in self._stored]
+        for index, state in enumerate(integrated):
+            mujoco.mj_setState(self.model, self.data, state, SPEC)
+            # What dm_control has computed when a task is asked for its reward: position and velocity stages.
+            mujoco.mj_step1(self.model, self.data)
+            for array, values in stored:
+                array[:] = values[index]
+            yield
 
 
 @dataclass(frozen=True)

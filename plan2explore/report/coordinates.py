@@ -10,7 +10,7 @@ from ..envs.base import EnvError
 from ..envs.gymnasium import make_inner, simulation_of
 from ..envs.mjcf import load_world
 from ..envs.names import DATASET, GYMNASIUM, check_module, domain_of, without_start
-from ..envs.state import Snapshot
+from ..envs.world import Snapshot
 from ..replay import Episode
 
 TURN = tuple(f" quaternion {part}" for part in "wxyz"), tuple(f" {part} turning" for part in "xyz")

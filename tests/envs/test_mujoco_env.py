@@ -9,7 +9,7 @@ from plan2explore import Task, list_tasks, make
 from plan2explore.envs import suite
 from plan2explore.envs.names import split_name
 
-SMALL = dict(size=16)
+SMALL = dict(size=16, obs="proprio")
 
 
 @pytest.mark.filterwarnings("ignore:.*we recommend using a symmetric.*")
@@ -22,25 +22,24 @@ def test_gymnasiums_own_checker_passes(name):
 
 
 def test_an_episode_has_the_promised_form():
-    env = make("walker_walk")
+    env = make("walker_walk", size=8)
     observation, info = env.reset(seed=1)
-    assert observation["image"].shape == (64, 64, 3) and observation["image"].dtype == np.uint8
+    assert observation["image"].shape == (8, 8, 3) and observation["image"].dtype == np.uint8
     assert observation["proprio"].dtype == np.float32
     assert info["env_steps"] == 0 and info["state"].shape == (1, env.state_size)
-    env.action_space.seed(0)
     steps, truncated = 0, False
     while not truncated:
-        observation, _, terminated, truncated, info = env.step(env.action_space.sample())
+        observation, _, terminated, truncated, info = env.step(np.zeros(6, np.float32))
         steps += 1
         assert info["env_steps"] == 2 * steps and not terminated
         assert info["state"].shape == (2, env.state_size) and np.isfinite(info["state"]).all()
     assert steps == 500
     with pytest.raises(RuntimeError, match="call reset"):
-        env.step(env.action_space.sample())
+        env.step(np.zeros(6, np.float32))
 
 
 def test_a_repeat_that_does_not_divide_the_episode_ends_it_exactly():
-    env = make("pendulum_swingup", size=16, action_repeat=7)
+    env = make("pendulum_swingup", action_repeat=7, **SMALL)
     env.reset()
     states, truncated = [], False
     while not truncated:
@@ -90,11 +89,7 @@ def test_a_bare_world_has_the_default_tasks_episodes_and_no_reward():
     other, other_info = task.reset(seed=3)
     np.testing.assert_array_equal(first["proprio"], other["proprio"])
     np.testing.assert_array_equal(info["drawn"], other_info["drawn"])
-    rewards = {0.0: 0}
-    for action in np.random.default_rng(0).uniform(-1, 1, (200, 2)):
-        reward = bare.step(action)[1]
-        rewards[reward] = rewards.get(reward, 0) + 1
-    assert set(rewards) == {0.0}
+    assert not any(bare.step(action)[1] for action in np.random.default_rng(0).uniform(-1, 1, (200, 2)))
     assert bare._world.task.get_reward(bare.physics) == 0.0  # not even by reaching inside
 
 
@@ -139,7 +134,7 @@ def test_same_seed_same_episode_and_other_seed_another():
     np.testing.assert_array_equal(seeded["image"], first[0])
 
 
-def test_pictures_are_drawn_into_the_buffer_that_is_given():
+def test_images_are_drawn_into_the_buffer_that_is_given():
     env = make("cartpole_swingup", size=32)
     buffer = np.zeros((32, 32, 3), np.uint8)
     env.image_buffer = buffer

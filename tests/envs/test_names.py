@@ -57,7 +57,7 @@ def test_unknown_names_answer_with_the_nearest():
     ],
 )
 def test_wrong_options_say_what_is_allowed(options, answer):
-    with pytest.raises(ValueError, match=answer.replace("*", r"\*")):
+    with pytest.raises(ValueError, match=answer):
         make("pendulum_swingup", **options)
 
 

@@ -1,5 +1,7 @@
 """What replaces parts of dm_control gives the same numbers."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -76,10 +78,17 @@ KEYS = [
 ]
 
 
+@functools.cache
+def walkers():
+    worlds = [suite.load("walker", task) for task in ("walk", "run")]
+    for world in worlds:
+        world.reset()
+    return worlds
+
+
 @pytest.mark.parametrize(("field", "key"), KEYS)
 def test_same_element_the_first_time_and_again(field, key):
-    for world in (suite.load("walker", "walk"), suite.load("walker", "run")):
-        world.reset()
+    for world in walkers():
         named = getattr(world.physics.named.data, field)
         expected = named._field[own_convert_key(named, key)]
         for _ in range(3):
@@ -87,7 +96,7 @@ def test_same_element_the_first_time_and_again(field, key):
 
 
 def test_a_list_that_changes_later_changes_nothing():
-    physics = suite.load("walker", "walk").physics
+    physics = walkers()[0].physics
     columns = ["x", "z"]
     physics.named.data.xpos["torso", columns]
     columns[0] = "y"
@@ -95,9 +104,9 @@ def test_a_list_that_changes_later_changes_nothing():
 
 
 def test_fields_with_other_names_do_not_share():
-    walker, cheetah = suite.load("walker", "walk"), suite.load("cheetah", "run")
+    walker, cheetah = walkers()[0], suite.load("cheetah", "run")
+    cheetah.reset()
     for world in (walker, cheetah, walker):
-        world.reset()
         data = world.physics.named.data
         row = world.physics.model.name2id("torso", "body")
         np.testing.assert_array_equal(data.xpos["torso"], world.physics.data.xpos[row])
@@ -105,15 +114,14 @@ def test_fields_with_other_names_do_not_share():
 
 
 def test_unknown_names_are_still_refused():
-    world = suite.load("walker", "walk")
     for _ in range(2):
         with pytest.raises(KeyError):
-            world.physics.named.data.xpos["wing"]
+            walkers()[0].physics.named.data.xpos["wing"]
 
 
 def test_memory_is_bounded(monkeypatch):
     monkeypatch.setattr(speed, "MOST", 3)
-    physics = suite.load("walker", "walk").physics
+    physics = walkers()[0].physics
     for row, body in enumerate(("world", "torso", "right_thigh", "right_leg", "right_foot", "left_thigh")):
         np.testing.assert_array_equal(physics.named.data.xpos[body], physics.data.xpos[row])
         assert len(speed._known) <= 3

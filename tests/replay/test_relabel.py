@@ -190,7 +190,7 @@ def test_wrong_tasks_and_rewards_are_named():
     for value in (1e30, -1e16, 10**30, np.float32(1e20)):
         with pytest.raises(RewardError, match=r"'huge' returned -?1e\+.., too large to learn from: .* .step 1, episode 0"):
             relabel(episode, Task("huge", reward=lambda physics: value))  # noqa: B023
-    with pytest.raises(RewardError, match=r"'beyond' returned 1e\+300, too large to learn from"):
+    with pytest.raises(RewardError, match=r"'beyond' raised OverflowError"):
         relabel(episode, Task("beyond", reward=lambda physics: 10**400))
     assert relabel(episode, Task("large", reward=lambda physics: -1e15)).min() <= -1e15
     for value in ("much", None, np.zeros(2), [1.0, 2.0]):

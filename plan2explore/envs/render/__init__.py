@@ -46,10 +46,6 @@ def make_renderer(model: mujoco.MjModel, data: mujoco.MjData, camera: Camera, si
 
     `camera` is a name or a number of the model's cameras, -1 for MuJoCo's default free camera, or an `MjvCamera`.
     """
-    if renderer not in RENDERERS:
-        raise ValueError(f"Unknown renderer {renderer!r}: choose one of {', '.join(RENDERERS)}.")
-    if size < 1:
-        raise ValueError(f"An image of size {size} is empty: choose at least 1 pixel.")
     if renderer == "gl":
         return GLRenderer(model, data, camera, size)
     try:

@@ -20,23 +20,15 @@ BACKENDS = ("egl", "osmesa")
 PROBE_SECONDS = 20
 HOW_TO_GET_GL = "Debian: apt-get install libosmesa6, or libegl1 and a driver such as libgl1-mesa-dri"
 
-# Draws one small image; the exit code says whether that worked.
+# Draws one small image with the backend that `MUJOCO_GL` names.
 PROBE = """
-import importlib, sys
 import mujoco
-import numpy as np
-context = importlib.import_module("mujoco." + sys.argv[1]).GLContext(8, 8)
-context.make_current()
 model = mujoco.MjModel.from_xml_string("<mujoco><worldbody><geom size='1'/></worldbody></mujoco>")
 data = mujoco.MjData(model)
 mujoco.mj_forward(model, data)
-scene = mujoco.MjvScene(model, 10)
-camera, everything = mujoco.MjvCamera(), mujoco.mjtCatBit.mjCAT_ALL
-mujoco.mjv_updateScene(model, data, mujoco.MjvOption(), None, camera, everything, scene)
-drawing = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
-mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, drawing)
-mujoco.mjr_render(mujoco.MjrRect(0, 0, 8, 8), scene, drawing)
-mujoco.mjr_readPixels(np.zeros((8, 8, 3), np.uint8), None, mujoco.MjrRect(0, 0, 8, 8), drawing)
+renderer = mujoco.Renderer(model, 8, 8)
+renderer.update_scene(data)
+renderer.render()
 print("drawn")
 """
 
@@ -51,12 +43,7 @@ def works(backend: str) -> bool:
     environment = {**os.environ, "MUJOCO_GL": backend, "PYOPENGL_PLATFORM": backend}
     try:
         probe = subprocess.run(
-            python_command(PROBE, backend),
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=PROBE_SECONDS,
-            check=False,
+            python_command(PROBE), env=environment, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         return False
@@ -65,25 +52,21 @@ def works(backend: str) -> bool:
 
 def available_backends() -> list[str]:
     """The OpenGL backends that work on this machine."""
-    return [backend for backend in BACKENDS if works(backend)]
+    return [*filter(works, BACKENDS)]
 
 
 def wanted_backends() -> tuple[str, ...]:
     """Backends that this process may use: one alone if the user or an earlier import of OpenGL chose it."""
-    for variable in ("PYOPENGL_PLATFORM", "MUJOCO_GL"):
-        chosen = os.environ.get(variable, "").lower()
-        if chosen in BACKENDS:
-            return (chosen,)
-    return BACKENDS
+    chosen = [os.environ.get(variable, "").lower() for variable in ("PYOPENGL_PLATFORM", "MUJOCO_GL")]
+    return tuple(each for each in chosen if each in BACKENDS)[:1] or BACKENDS
 
 
 def choose_backend() -> str:
     """The first backend that this process may use and that works."""
-    for backend in wanted_backends():
-        if works(backend):
-            return backend
-    tried = " and ".join(wanted_backends())
-    raise GLUnavailableError(f"OpenGL does not work here (tried {tried}). {HOW_TO_GET_GL}.")
+    wanted = wanted_backends()
+    for backend in filter(works, wanted):
+        return backend
+    raise GLUnavailableError(f"OpenGL does not work here (tried {' and '.join(wanted)}). {HOW_TO_GET_GL}.")
 
 
 class GLRenderer:
