@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,7 +17,7 @@ from ..agent.learner import Learner
 from ..agent.world_model import Observation, State
 from ..config import Spaces
 from ..runs.checkpoint import Checkpoints, unpack_params
-from ..runs.folder import RunError
+from ..runs.folder import RunError, RunFolder
 from .collect import as_batch
 
 KINDS = ("model", "intrinsic", "reward")
@@ -57,11 +56,11 @@ class Model:
         """
         if (action is None) != (state is None):
             raise ValueError("Give both the action that led to an observation and the state before it, or neither.")
-        seen, single = as_batch(self.spaces, obs)
-        count = len(jax.tree.leaves(seen)[0])
+        obs, single = as_batch(self.spaces, obs)
+        count = len(jax.tree.leaves(obs)[0])
         before = self.initial(count) if state is None else jax.tree.map(lambda part: part[None] if single else part, state)
         taken = jnp.zeros((count, self.spaces.action)) if action is None else jnp.asarray(action).reshape(count, -1)
-        after = _observe(self._agent, self._params, seen, taken, before, key)
+        after = _observe(self._agent, self._params, obs, taken, before, key)
         return jax.tree.map(lambda part: part[0], after) if single else after
 
     def imagine(self, state: State, actions: Any, key: PRNGKeyArray | None = None) -> State:
@@ -98,13 +97,13 @@ class Model:
         return f"Model({self.spaces}, tasks={self.tasks})"
 
 
-def read_params(learner: Learner, snapshots: Checkpoints, steps: int, kinds: Sequence[str], path: Path) -> Params:
-    """Some kinds of networks of a snapshot of `path`, if they have the sizes that the settings ask for."""
-    found = unpack_params(snapshots.load(steps)[0])
+def read_params(learner: Learner, folder: RunFolder, steps: int, kinds: Sequence[str]) -> Params:
+    """Some kinds of networks of a run's snapshot, if they have the sizes that the settings ask for."""
+    found = unpack_params(Checkpoints(folder.snapshots, keep=None).load(steps)[0])
     expected = jax.eval_shape(learner.init, jax.random.key(0)).networks
     for name in kinds:
         if name not in found or found[name].shape != expected[name].params.shape:
-            raise RunError(f"The snapshot of {path} does not fit its own settings: {name} has other sizes.")
+            raise RunError(f"The snapshot of {folder.path} does not fit its own settings: {name} has other sizes.")
     return {name: jnp.asarray(found[name]) for name in kinds}
 
 
@@ -115,14 +114,14 @@ def read_params(learner: Learner, snapshots: Checkpoints, steps: int, kinds: Seq
 def _observe(
     agent: Agent,
     params: Params,
-    seen: Observation,
+    obs: Observation,
     action: Float[Array, "batch action"],
     before: State,
     key: PRNGKeyArray | None,
 ) -> State:
     model = agent.network("model", params["model"])
     noise = None if key is None else model.rssm.latent.noise(key, len(action))
-    return model.rssm.infer(before, action.astype(agent.dtype), model.encode(seen), noise)[0]
+    return model.rssm.infer(before, action.astype(agent.dtype), model.encode(obs), noise)[0]
 
 
 @partial(jax.jit, static_argnums=0)
