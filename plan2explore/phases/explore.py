@@ -115,7 +115,9 @@ def explore(
     else:
         tasks, goal = given, whole_steps(1e6 if steps is None else steps)
         count = environments(config, goal)
-    info = check(config, tasks, goal)
+    if goal < 1:
+        raise ValueError(f"The number of env steps must be at least 1; got {goal}.")
+    info = check(config, tasks)
     place = plan_memory(config, info, goal, count)
     new = {"config": asdict(config), "goal": goal, "environments": count, **task_settings(tasks)}
     with begin_run(path, "explore", new) as folder:
@@ -159,13 +161,11 @@ def environments(config: ExploreConfig, goal: int) -> int:
     return 1 if config.schedule.collect == "in-turn" else max(1, min(16, len(os.sched_getaffinity(0)), goal // SHORT))
 
 
-def check(config: ExploreConfig, tasks: Sequence[Task], goal: int) -> WorldInfo:
-    """Finds what cannot work before anything is written."""
-    if goal < 1:
-        raise ValueError(f"The number of env steps must be at least 1; got {goal}.")
+def check(config: ExploreConfig, tasks: Sequence[Task], info: WorldInfo | None = None) -> WorldInfo:
+    """Finds what cannot work before anything is written. A world without an `info` is made once to inspect it."""
     check_numbers(config)
     check_tasks(config.world.world, tasks)
-    info = inspect_world(config.world)
+    info = info or inspect_world(config.world)
     Agent(config.agent, agent_spaces(config.world, info, len(tasks)))  # an objective that does not exist, or lacks a task
     return info
 

@@ -5,9 +5,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ..agent.agent import Agent
 from ..agent.learner import Learner
-from ..config import ExploreConfig, Schedule, WorldConfig, check_counts, check_numbers, read_config
+from ..config import ExploreConfig, Schedule, WorldConfig, check_counts, read_config
 from ..console import counted
 from ..device import prepare_device
 from ..envs import Task
@@ -18,12 +17,12 @@ from ..replay.files import EpisodeFolder
 from ..runs.files import check_writable
 from ..runs.folder import RunError, RunFolder, begin_run
 from ..runs.reader import stored, stored_config
-from .explore import check_batch, configure, refuse_other
+from .explore import check, check_batch, configure, refuse_other
 from .progress import Progress
 from .run import Run
 from .tasks import as_task, own_tasks, task_settings
 from .training import Job, make_replay, open_training, writing
-from .world import WorldInfo, agent_spaces, check_tasks, world_info
+from .world import WorldInfo, agent_spaces, world_info
 
 
 def learn(
@@ -60,19 +59,12 @@ def learn(
     config = config or configure(episodes.world.world, preset, method, seed)
     tasks = [as_task(probe) for probe in probes]
     config = replace(config, world=episodes.world, schedule=Schedule(), probes=tuple(task.name for task in tasks))
-    check_numbers(config)
-    check_tasks(config.world.world, tasks)
-    spaces = agent_spaces(config.world, episodes.info, len(tasks))
-    Agent(config.agent, spaces)  # an objective that does not exist
+    check(config, tasks, episodes.info)
     prepare_device()
-    check_batch(config.agent, spaces)
+    check_batch(config.agent, agent_spaces(config.world, episodes.info, len(tasks)))
     path = Path(out) if out is not None else Path("runs") / folder_name(episodes.name)
-    settings: dict[str, Any] = {
-        "config": asdict(config),
-        "learned_from": str(dataset),
-        "updates": updates,
-        **task_settings(tasks),
-    }
+    settings: dict[str, Any] = {"config": asdict(config), "learned_from": str(dataset), "updates": updates}
+    settings |= task_settings(tasks)
     if episodes.source is not None:
         settings["data"] = asdict(episodes.info)
     if RunFolder.is_run(path):
