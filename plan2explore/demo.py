@@ -1,7 +1,6 @@
 """`plan2explore demo`: explore a maze without reward, then solve tasks that are named only afterwards."""
 
 import contextlib
-import json
 import os
 import subprocess
 import time
@@ -28,7 +27,7 @@ from .phases.policy import Policy
 from .phases.run import Run
 from .report.page import write_report
 from .report.scores import SOLVED
-from .runs.files import append_line
+from .runs.files import append_line, write_json
 from .runs.folder import RunError, RunFolder
 from .runs.machine import machine
 from .runs.reader import FEWEST, read_evaluations
@@ -96,16 +95,19 @@ def main(arguments: list[str]) -> int:
         say("Waiting for random actions")
     scores["random"] = play(command, "random", say)
     runs = {method: Run(command.out / method) for method in METHODS}
-    console.print(maps_of(runs), markup=False, highlight=False)
+    states = {method: states_of(run) for method, run in runs.items()}
+    shares = {method: maze.coverage(WORLD, visited) for method, visited in states.items()}
+    console.print(maps_of(states), markup=False, highlight=False)
     console.print(table_of(scores))
-    shares = {method: maze.coverage(WORLD, states_of(run)) for method, run in runs.items()}
     page = command.out / "report.html"
     if not (command.out / "demo.json").exists():  # written last: a second start has nothing to do
         say("Drawing the figure and the video, writing the report")
-        draw(command.out / "demo.png", runs, scores)
+        draw(command.out / "demo.png", states, scores)
         write_video(command.out / "demo.mp4", side_by_side(command), fps=25, pixels=1024)
         write_report([run.path for run in runs.values()], page)
-        write_results(command, scores, shares, time.monotonic() - start)
+        content = {"seed": command.seed, "seconds": round(time.monotonic() - start, 1), "machine": machine()}
+        plain = {method: {task: each.summary() for task, each in found.items()} for method, found in scores.items()}
+        write_json(command.out / "demo.json", content | {"coverage": shares, "scores": plain})
     console.print(headline(shares, scores), markup=False)
     console.print(f"{duration(time.monotonic() - start)}. Picture, video and scores: {command.out}; report: {page}")
     return 0
@@ -154,7 +156,7 @@ def play(command: DemoCommand, method: str, say: Callable[[str], None]) -> dict[
 def scores_of(policy: Policy, command: DemoCommand) -> Scores:
     """Plays a policy. Its scores are the adaptation's one evaluation, for reports, tables and the next time."""
     folder = RunFolder.open(policy.path)
-    for line in read_evaluations(folder.path):
+    for line in read_evaluations(policy.path):
         if len(line.episodes) == command.episodes and policy.video_file.exists():
             return Scores(policy.task.name, line.episodes)
     scores = policy.evaluate(command.episodes, command.seed, policy.video_file, mode="sample")
@@ -237,39 +239,28 @@ def visits_of(states: np.ndarray) -> np.ndarray:
     return counts
 
 
-def maps_of(runs: dict[str, Run]) -> str:
+def maps_of(states: dict[str, np.ndarray]) -> str:
     """The maze with visited cells, one exploration beside the other, for the terminal."""
     drawn = []
-    for method, run in runs.items():
+    for method, visited in states.items():
         coverage = maze.Coverage(WORLD)
-        coverage.add(states_of(run))
+        coverage.add(visited)
         lines = str(coverage).splitlines()
         drawn.append([TITLES[method].ljust(len(lines[0])), *lines])
     return "\n" + "\n".join("   ".join(lines) for lines in zip(*drawn, strict=True))
 
 
-def write_results(
-    command: DemoCommand, scores: dict[str, dict[str, Scores]], shares: dict[str, float], seconds: float
-) -> None:
-    """Everything as JSON."""
-    plain = {method: {task: each.summary() for task, each in found.items()} for method, found in scores.items()}
-    content = {"seed": command.seed, "seconds": round(seconds, 1), "machine": machine(), "coverage": shares}
-    content["scores"] = plain
-    (command.out / "demo.json").write_text(json.dumps(content, indent=1) + "\n")
-
-
-def draw(file: Path, runs: dict[str, Run], scores: dict[str, dict[str, Scores]]) -> None:
+def draw(file: Path, states: dict[str, np.ndarray], scores: dict[str, dict[str, Scores]]) -> None:
     """One figure: visited cells over env steps, and the scores of the tasks."""
     import matplotlib.pyplot as plt
 
     shares = (0.1, 0.25, 0.5, 1.0)
     widths = [*[1.0] * len(shares), 1.7]
-    figure, axes = plt.subplots(len(runs), len(widths), figsize=(13, 5.0), width_ratios=widths, layout="constrained")
+    figure, axes = plt.subplots(len(states), len(widths), figsize=(13, 5.0), width_ratios=widths, layout="constrained")
     colours = plt.get_cmap("viridis").with_extremes(bad="0.25", under="white")
-    for row, (method, run) in zip(axes, runs.items(), strict=True):
-        states = states_of(run)
+    for row, (method, visited) in zip(axes, states.items(), strict=True):
         for axis, share in zip(row, shares, strict=False):
-            seen = states[: int(share * len(states))]
+            seen = visited[: int(share * len(visited))]
             axis.imshow(np.log1p(visits_of(seen)), cmap=colours, vmin=0.1)
             axis.set_title(f"{share * STEPS:,.0f} env steps: {maze.coverage(WORLD, seen):.0%}", fontsize=10)
             axis.set_xticks([])

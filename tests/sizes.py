@@ -8,7 +8,7 @@ from unittest import mock
 
 from plan2explore.agent.learner import Learner
 from plan2explore.config import ActorCriticConfig, AgentConfig, IntrinsicConfig, ModelConfig
-from plan2explore.phases import adapt, explore, learn
+from plan2explore.phases import adapt, explore, learn, load
 
 NANO = AgentConfig(
     model=ModelConfig(
@@ -28,7 +28,7 @@ one_learner = functools.cache(Learner)
 def quick() -> Iterator[None]:
     """Learners are compiled once, and each group of environments has one process: starting processes takes time too."""
     with contextlib.ExitStack() as stack:
-        for module in (explore, adapt, learn):
+        for module in (explore, adapt, learn, load):
             stack.enter_context(mock.patch.object(module, "Learner", one_learner))
         stack.enter_context(mock.patch.object(os, "sched_getaffinity", lambda process: {0}))
         yield

@@ -65,14 +65,11 @@ class Log(Callback):
 
     def __init__(self, training: "Training") -> None:
         super().__init__(training)
-        self._unlogged: list[Any] = []
+        self.unlogged: list[Any] = []
+        """Metrics of blocks of updates, which the device may still be making."""
         self.last: dict[str, float] = {}
         self._ended: set[str] = set()
         """Tasks whose losses were not finite."""
-
-    def add(self, metrics: Any) -> None:
-        """Metrics of a block of updates, which the device may still be making."""
-        self._unlogged.append(metrics)
 
     def on_updates(self) -> None:
         self.write()
@@ -80,16 +77,16 @@ class Log(Callback):
     def write(self, all_of_it: bool = False) -> None:
         """Writes the metrics of updates that are over: asking for newer ones would leave the device idle."""
         training = self.training
-        over = self._unlogged[: None if all_of_it else -len(training.flight) or None]
+        over = self.unlogged[: None if all_of_it else -len(training.flight) or None]
         if not over or (len(over) * self.job.block < LOG_EVERY and not all_of_it):
             return
-        del self._unlogged[: len(over)]
+        del self.unlogged[: len(over)]
         fetched = jax.device_get(over)
         together = {name: np.concatenate([each[name] for each in fetched]) for name in fetched[0]}
         for index in sorted(check_finite(together) - self._ended):
             self._ended.add(index)
-            ended = f"Task {self._named(index)} has ended: its loss was not finite. Everything else learns on."
-            training.progress.say(ended)
+            ended = f"Task {self._named(index)} has ended: its loss was not finite"
+            training.progress.say(f"{ended}. Everything else learns on.")
         shown = {name: value for name, value in together.items() if not name.endswith("/finite")}
         values = {self._named(name): float(np.mean(value)) for name, value in shown.items()}
         values |= {"update": float(together["update"][-1]) + 1, "episodes": training.replay.episodes}
@@ -124,8 +121,7 @@ class Evaluations(Callback):
         pass  # only environments that step leave the device time for an evaluation
 
     def on_step_end(self) -> None:
-        every, reached = self.job.schedule.evaluate_every, self.training.reached
-        in_turn = self.job.schedule.collect == "in-turn"
+        every, reached, in_turn = self.job.schedule.evaluate_every, self.training.reached, self.training.in_turn
         ending = reached >= self.job.goal and not in_turn  # the last one comes after the last updates
         if every and self._playing is None and reached - self.evaluated_at >= every and self.training.updates and not ending:
             self.start()
@@ -243,9 +239,6 @@ class Saver(Callback):
     def snapshot(self, env_steps: int) -> None:
         """Keeps the parameters as they are now."""
         self.snapshot_at = env_steps
-        self.keep_params(env_steps)
-
-    def keep_params(self, env_steps: int) -> None:
         self.snapshots.save(env_steps, pack_params(self.training.state.networks), self.training.meta())
 
     def close(self) -> None:
@@ -291,7 +284,7 @@ class Signals(Callback):
             return
         training.saver.save()
         if self.job.folder.kind == "explore" and training.updates:  # for whoever wants to adapt it as it is
-            training.saver.keep_params(training.reached)
+            training.saver.snapshot(training.reached)
         training.saver.close()
         training.progress.say(f"Saved at env step {training.reached:,}: rerun the command to resume.")
         raise Stopped(stop)

@@ -103,8 +103,7 @@ class Collector:
         piece: int | None = None,
         coverage: Coverage | None = None,
     ) -> None:
-        self.vector, self.replay, self.folder, self.tasks = vector, replay, folder, tasks
-        self.count = vector.count
+        self.vector, self.replay, self.folder, self.tasks, self.count = vector, replay, folder, tasks, vector.count
         self.world, self.info, self.spaces, self.seed, self.piece = world, info, spaces, seed, piece
         self.coverage = coverage
         self.policy = "random"
@@ -169,7 +168,9 @@ class Collector:
             if running and running.done:
                 continue
             if running is None or batch.first[index]:
-                running = self._begin(index, batch)
+                self._drop(index)
+                running = Running(int(batch.episodes[index]) - 1, batch.drawn[index].copy())
+                self._running[index] = running
             action = np.zeros_like(actions[index]) if batch.first[index] else actions[index]
             obs = batch.image[index].copy(), batch.proprio[index].copy()
             running.steps.append((*obs, action, batch.reward[index], batch.state[index].copy()))
@@ -183,12 +184,6 @@ class Collector:
             for index, running in done:
                 self._finish(index, running)
 
-    def _begin(self, index: int, batch: Batch) -> Running:
-        self._drop(index)
-        running = Running(int(batch.episodes[index]) - 1, batch.drawn[index].copy())
-        self._running[index] = running
-        return running
-
     def _drop(self, index: int) -> None:
         """Drops an episode that will never end."""
         running, self._running[index] = self._running[index], None
@@ -198,15 +193,12 @@ class Collector:
     def _finish(self, index: int, running: Running) -> None:
         self._running[index] = None
         self._flush_to_replay(index, running)
-        number, meta = self._number(index, running), self._meta(index, running)
+        number = running.number * self.count + index  # on disk: the same whenever the same episode is played again
+        meta = self._meta(index, running)
         self._writes.append(self._writer.submit(lambda: self.folder.save(number, self._episode(running, meta))))
         self.finished_steps += running.env_steps
         self.finished_episodes += 1
         self.check_writes()
-
-    def _number(self, index: int, running: Running) -> int:
-        """The episode's place on disk: the same whenever the same episode is played again."""
-        return running.number * self.count + index
 
     def _meta(self, index: int, running: Running) -> dict[str, Any]:
         return {

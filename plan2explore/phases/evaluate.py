@@ -11,7 +11,6 @@ from scipy import stats
 from ..agent.acting import Mode
 from ..agent.learner import Learner, LearnerState
 from ..agent.optimizer import TrainState
-from ..config import Spaces
 from ..console import counted
 from ..envs import Task, VectorEnv
 from ..runs.reader import FEWEST
@@ -55,15 +54,8 @@ class Scores:
 
     def summary(self) -> dict[str, Any]:
         """All of it as plain numbers, for a file."""
-        return {
-            "task": self.task,
-            "env_steps": self.env_steps,
-            "mean": self.mean,
-            "std": self.std,
-            "iqm": self.iqm,
-            "interval": list(self.interval),
-            "episodes": list(self.episodes),
-        }
+        plain = {name: getattr(self, name) for name in ("task", "env_steps", "mean", "std", "iqm")}
+        return plain | {"interval": list(self.interval), "episodes": list(self.episodes)}
 
     def __str__(self) -> str:
         count = counted(len(self.episodes), "episode")
@@ -81,7 +73,7 @@ def acting_copy(state: LearnerState) -> LearnerState:
 
 
 def step_key(key: Any, step: int, task: int) -> Any:
-    """The chance in one step of one task's episodes."""
+    """The random key of one step of one task's episodes."""
     return jax.random.fold_in(jax.random.fold_in(key, step), task)
 
 
@@ -104,7 +96,6 @@ def evaluate_tasks(
     """
     each = vector.count // len(tasks)
     shares = [slice(index * each, (index + 1) * each) for index in range(len(tasks))]
-    spaces: Spaces = learner.agent.spaces
     carried = [learner.carry(each) for _ in tasks]
     batch = vector.reset(episode)
     scores, running = np.zeros(vector.count), np.ones(vector.count, bool)
@@ -116,9 +107,9 @@ def evaluate_tasks(
             kept.append(batch.image[:: each or 1].copy())
         actions = []
         for index, share in enumerate(shares):
-            observation = select_obs(spaces, batch.image[share], batch.proprio[share])
-            first, chance = np.array(batch.first[share]), step_key(key, step, index)
-            action, carried[index] = learner.act(state, carried[index], observation, first, chance, mode, rows[index])
+            observation = select_obs(learner.agent.spaces, batch.image[share], batch.proprio[share])
+            is_first, acting_key = np.array(batch.first[share]), step_key(key, step, index)
+            action, carried[index] = learner.act(state, carried[index], observation, is_first, acting_key, mode, rows[index])
             actions.append(action)
         yield
         batch = vector.step(np.concatenate([np.asarray(action) for action in actions]))

@@ -1,11 +1,9 @@
 """Phase 1, the paper's Algorithm 1: explore a world without reward, and learn a model of it."""
 
-import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import jax
 
 from ..agent.agent import Agent
 from ..agent.intrinsic import find_objective
-from ..agent.learner import Learner, LearnerState
+from ..agent.learner import Learner
 from ..config import (
     PRESETS,
     RENAMED,
@@ -31,16 +29,13 @@ from ..console import counted
 from ..device import prepare_device
 from ..envs import Task
 from ..envs.names import UnknownName, argument_texts, folder_name, is_suite, split_name
-from ..replay.buffer import ADVICE, Replay, TooLittleMemoryError, device_room, gigabytes, plan_replay
-from ..replay.files import EpisodeFolder
-from ..runs.checkpoint import Checkpoints, unpack
-from ..runs.files import drop_later
+from ..replay.buffer import ADVICE, Place, Replay, TooLittleMemoryError, device_room, gigabytes, plan_replay
 from ..runs.folder import RunError, RunFolder, begin_run
-from ..runs.metrics import Metrics
-from ..runs.reader import read_stored, stored, stored_config
+from ..runs.reader import open_exploration, read_stored, stored, stored_config
 from .progress import Progress
 from .run import Run
-from .training import EPISODE, Job, Training, check_checkpoint, disk_explained
+from .tasks import as_task, own_tasks, task_settings
+from .training import EPISODE, Job, open_training, writing
 from .world import WorldInfo, agent_spaces, check_room, check_tasks, inspect_world, named_world
 
 SHORT = 10_000  # env steps that each environment should have at least
@@ -99,42 +94,43 @@ def explore(
         options: Fields of `WorldConfig` and `Schedule`, such as `obs="proprio"` or `environments=4`; and `env_args`, a
             mapping of arguments of a `gymnasium:` or `mjcf:` world.
     """
+    given = [as_task(probe) for probe in probes]
     if RunFolder.is_run(world):
-        given = {"out": out, "method": method, "config": config, **options}
-        changed = [name for name, value in given.items() if value is not None]
+        settings = {"out": out, "method": method, "config": config, **options}
+        changed = [name for name, value in settings.items() if value is not None]
         if changed:
             raise RunError(f"{world} has its settings already: {changed[0]} cannot be changed. Only steps can.")
-        folder = RunFolder.open(world)
-        if folder.kind != "explore":
-            raise RunError(f"{folder.path} is an adaptation: give the folder of an exploration.")
-        return _resume(folder, stored_config(folder), steps, [as_task(probe) for probe in probes], wandb)
-    _refuse_missing(world)
-    config = config or configure(str(world), preset, method, seed, **options)
-    config = replace(config, world=named_world(replace(config.world, world=str(world))))
-    tasks = [as_task(probe) for probe in probes or config.probes] or _own_task(config)
-    config = replace(config, probes=tuple(task.name for task in tasks))
-    goal = whole_steps(1e6 if steps is None else steps)
-    path = Path(out) if out is not None else Path("runs") / folder_name(config.world.world)
+        path, config = Path(world), stored_config(open_exploration(world))
+    else:
+        _refuse_missing(str(world))
+        config = config or configure(str(world), preset, method, seed, **options)
+        config = replace(config, world=named_world(replace(config.world, world=str(world))))
+        given = given or [Task.named(name) for name in config.probes] or _own_task(config)
+        config = replace(config, probes=tuple(task.name for task in given))
+        path = Path(out) if out is not None else Path("runs") / folder_name(config.world.world)
+        if RunFolder.is_run(path):
+            refuse_other(RunFolder.open(path), config)
     if RunFolder.is_run(path):
-        folder = RunFolder.open(path)
-        refuse_other(folder, config)
-        return _resume(folder, config, steps, tasks, wandb)
-    info = check(config, tasks, goal)
-    settings: dict[str, Any] = {
-        "config": asdict(config),
-        "goal": goal,
-        "environments": environments(config, goal),
-        "own_rewards": [task.name for task in tasks if task.reward is not None],
-        "reward_digests": {task.name: task.digest for task in tasks},
-    }
-    print_plan(config, info, goal, settings["environments"])
-    with begin_run(path, "explore", settings) as folder:
-        return _work(folder, config, tasks, info, goal, wandb)
+        tasks, goal, count = _resumed(RunFolder.open(path), config, given, steps)
+    else:
+        tasks, goal = given, whole_steps(1e6 if steps is None else steps)
+        count = environments(config, goal)
+    if goal < 1:
+        raise ValueError(f"The number of env steps must be at least 1; got {goal}.")
+    info = check(config, tasks)
+    place = plan_memory(config, info, goal, count)
+    new = {"config": asdict(config), "goal": goal, "environments": count, **task_settings(tasks)}
+    with begin_run(path, "explore", new) as folder:
+        job = Job(
+            folder, config.world, info, config.schedule.resolved(config.agent), tasks, config.seed, goal, count,
+            random_until=min(goal, config.schedule.seed_episodes * EPISODE), policy=config.agent.intrinsic.objective,
+            settings={"goal": goal},
+        )  # fmt: skip
+        return _work(job, config.agent, place, wandb)
 
 
-def _refuse_missing(world: str | Path) -> None:
+def _refuse_missing(name: str) -> None:
     """Somebody who gives a folder wants to resume a run, and is not helped by a list of worlds."""
-    name = str(world)
     if not name or not is_suite(name) or not (os.sep in name or Path(name).is_dir()):
         return
     try:
@@ -145,11 +141,6 @@ def _refuse_missing(world: str | Path) -> None:
             f"There is no run in {name}: {why}. A new run needs a world's name, and its folder as --out: "
             f"plan2explore explore walker --out {name}"
         ) from None
-
-
-def as_task(probe: str | Task) -> Task:
-    """A task, or the suite's of this name."""
-    return Task.named(probe) if isinstance(probe, str) else probe
 
 
 def _own_task(config: ExploreConfig) -> list[Task]:
@@ -170,15 +161,12 @@ def environments(config: ExploreConfig, goal: int) -> int:
     return 1 if config.schedule.collect == "in-turn" else max(1, min(16, len(os.sched_getaffinity(0)), goal // SHORT))
 
 
-def check(config: ExploreConfig, tasks: Sequence[Task], goal: int) -> WorldInfo:
-    """Finds what cannot work before anything is written."""
-    agent = config.agent
-    if goal < 1:
-        raise ValueError(f"The number of env steps must be at least 1; got {goal}.")
+def check(config: ExploreConfig, tasks: Sequence[Task], info: WorldInfo | None = None) -> WorldInfo:
+    """Finds what cannot work before anything is written. A world without an `info` is made once to inspect it."""
     check_numbers(config)
     check_tasks(config.world.world, tasks)
-    info = inspect_world(config.world)
-    Agent(agent, agent_spaces(config.world, info, len(tasks)))  # an objective that does not exist, or lacks a task
+    info = info or inspect_world(config.world)
+    Agent(config.agent, agent_spaces(config.world, info, len(tasks)))  # an objective that does not exist, or lacks a task
     return info
 
 
@@ -187,8 +175,8 @@ def capacity(goal: int, info: WorldInfo, count: int) -> int:
     return (-(-goal // info.episode) + RUNNING * count + SPARE) * info.frames
 
 
-def print_plan(config: ExploreConfig, info: WorldInfo, goal: int, count: int) -> None:
-    """Says before the start where frames will be kept and what they take; a run that cannot fit ends here."""
+def plan_memory(config: ExploreConfig, info: WorldInfo, goal: int, count: int) -> Place:
+    """Decides and says where frames will be kept and what they take; a run that cannot fit ends here."""
     spaces = agent_spaces(config.world, info, len(config.probes))
     prepare_device()
     check_room(config.world, count, "--environments")
@@ -196,11 +184,12 @@ def print_plan(config: ExploreConfig, info: WorldInfo, goal: int, count: int) ->
     need, advice = capacity(goal, info, count), ADVICE
     if RUNNING * count * info.frames > need / 2:
         advice = f"Most are for {count:,} environments at once: use fewer (--environments)"
-    plan = plan_replay(config.schedule.memory, need, spaces, advice=advice)
-    print(plan.sentence, file=sys.stderr)
+    place, sentence = plan_replay(config.schedule.memory, need, spaces, advice=advice)
+    print(sentence, file=sys.stderr)
     check_batch(config.agent, spaces)
     if jax.default_backend() == "cpu" and config.agent.model.deter >= PRESETS["paper"].model.deter:
         print(SLOW, file=sys.stderr)
+    return place
 
 
 def check_batch(agent: AgentConfig, spaces: Spaces) -> None:
@@ -225,114 +214,33 @@ def refuse_other(folder: RunFolder, config: ExploreConfig, advice: str = "Give i
         raise RunError(f"{folder.path} is a run with other settings ({found}). {advice}, or choose another --out.")
 
 
-def _resume(folder: RunFolder, config: ExploreConfig, steps: float | None, tasks: Sequence[Task], wandb: bool) -> Run:
+def _resumed(
+    folder: RunFolder, config: ExploreConfig, given: Sequence[Task], steps: float | None
+) -> tuple[list[Task], int, int]:
+    """The tasks, the goal and the environments with which a run resumes."""
     if "learned_from" in folder.settings:
         source = str(folder.settings["learned_from"])
         raise RunError(f"{folder.path} was learned from {source:.100} and does not explore: plan2explore learn resumes it.")
-    tasks = own_tasks(folder, config.probes, tasks)
-    refuse_changed(folder, tasks)
+    tasks = own_tasks(folder, config.probes, given, resume=True)
     former = stored(folder, "goal", int)
     goal = former if steps is None else whole_steps(steps)
     if goal < former:
         raise RunError(f"{folder.path} was to have {former:,} env steps; {goal:,} would be fewer: leave --steps out.")
-    info = check(config, tasks, goal)
-    print_plan(config, info, goal, stored(folder, "environments", int))
-    return _work(folder, config, tasks, info, goal, wandb)
+    return tasks, goal, stored(folder, "environments", int)
 
 
-def own_tasks(folder: RunFolder, names: Sequence[str], given: Sequence[Task]) -> list[Task]:
-    """The tasks of a run. Rewards of the user's own are never taken from the folder: they must be given again."""
-    by_name = {task.name: task for task in given}
-    strange = sorted(set(by_name) - set(names))
-    if strange:
-        raise RunError(f"{folder.path} has no task {strange[0]!r}; it has {', '.join(names) or 'none'}.")
-    missing = [name for name in stored(folder, "own_rewards", list) if name in names and name not in by_name]
-    if missing:
-        raise RunError(
-            f"{folder.path} uses the reward {missing[0]!r}, which is your own code and not in the folder: give it again, "
-            f"as file.py:{missing[0]} (--reward; in explore --probe)."
-        )
-    return [by_name.get(name) or Task.named(name) for name in names]
-
-
-def changed_rewards(folder: RunFolder, tasks: Sequence[Task]) -> list[str]:
-    """Names of rewards that are not those that the folder was begun with, as far as that is known.
-
-    Version 0.1 kept a digest of the source alone.
-    """
-    known = folder.settings.get("reward_digests")
-    if not isinstance(known, dict):
-        return []
-    pairs = [(task.name, str(known[task.name]), str(task.digest)) for task in tasks if known.get(task.name)]
-    return [name for name, before, now in pairs if before not in (now, now.partition("-")[0])]
-
-
-def refuse_changed(folder: RunFolder, tasks: Sequence[Task]) -> None:
-    """A run's probes learn from one reward each to the end."""
-    for name in changed_rewards(folder, tasks):
-        raise RunError(
-            f"{folder.path} has learned from another version of the reward {name!r}: give that again, or begin a new run "
-            "(--out). Any reward can also be given afterwards: plan2explore adapt."
-        )
-
-
-def _work(folder: RunFolder, config: ExploreConfig, tasks: Sequence[Task], info: WorldInfo, goal: int, wandb: bool) -> Run:
-    """Builds everything, resumes from the last checkpoint if there is one, and runs to the goal."""
-    prepare_device()
-    count = stored(folder, "environments", int)
-    job = Job(
-        folder, config.world, info, config.schedule.resolved(config.agent), list(tasks), config.seed, goal, count,
-        random_until=min(goal, config.schedule.seed_episodes * EPISODE), policy=config.agent.intrinsic.objective,
-    )  # fmt: skip
-    spaces = agent_spaces(config.world, info, len(tasks))
-    learner = Learner(config.agent, spaces, config.schedule.devices)
-    room = capacity(goal, info, count)
-    plan = plan_replay(config.schedule.memory, room, spaces)
-    replay = Replay(plan.place, room, count, spaces, config.agent.batch, config.agent.length)
-    title = f"{job.policy} in {config.world.world}"
-
-    def begin() -> None:
-        folder.record_start(sys.argv)
-        if goal > stored(folder, "goal", int):
-            folder.change_settings(folder.settings | {"goal": goal})
-
-    with disk_explained(folder.path), folder.lock(), Progress(title, info.action_repeat) as progress:
+def _work(job: Job, agent: AgentConfig, place: Place, wandb: bool) -> Run:
+    """Resumes from the last checkpoint, if there is one, and runs to the goal."""
+    folder, room = job.folder, capacity(job.goal, job.info, job.environments)
+    learner = Learner(agent, job.spaces, job.schedule.devices)
+    replay = Replay(place, room, job.environments, job.spaces, agent.batch, agent.length)
+    with writing(folder), Progress(f"{job.policy} in {job.world.world}", job.info.action_repeat) as progress:
         progress.say(f"Run folder: {folder.path}")
         with open_training(job, learner, replay, progress, wandb) as training:
             before = training.updates
-            training.run(begin)
+            training.run()
         made = f"{counted(training.reached, 'env step')}, {counted(training.updates, 'update')}"
         made += f" ({training.updates - before:,} of them now)" if before else ""
         made += f", {training.coverage.share:.0%} of the maze" if training.coverage else ""
         progress.say(f"Done: {made} in {progress.spent(training.updates)}. Run folder: {folder.path}")
     return Run(folder.path)
-
-
-@contextlib.contextmanager
-def open_training(
-    job: Job,
-    learner: Learner,
-    replay: Replay,
-    progress: Progress,
-    wandb: bool = False,
-    start: Callable[[], LearnerState] | None = None,
-) -> Iterator[Training]:
-    """A training that resumes from the folder's last checkpoint, or begins with what `start` makes, or a fresh agent."""
-    key = jax.random.fold_in(jax.random.key(job.seed), 0)
-    found = Checkpoints(job.folder.checkpoints).load_latest(partial(check_checkpoint, job))
-    if found is None:
-        state, meta = start() if start is not None else learner.init(key), None
-        if job.goal and (there := len(EpisodeFolder(job.folder.episodes, read_only=True).numbers())):
-            progress.say(f"There is no checkpoint: learning starts anew, with the {there:,} episodes that are there.")
-    else:
-        arrays, meta = found
-        state = jax.device_put(unpack(jax.eval_shape(learner.init, key), arrays))
-        progress.say(f"Resuming at update {int(meta['updates']):,}, env step {int(meta['env_steps']):,}.")
-    env_steps, updates, evaluations = (meta[name] if meta else 0 for name in ("env_steps", "updates", "evaluations"))
-    with Metrics(job.folder, env_steps, wandb, updates) as metrics:
-        # What a killed process evaluated after its last checkpoint is evaluated again.
-        drop_later(job.folder.evaluations_file, {"evaluation": evaluations - 1})
-        training = Training(job, learner, state, replay, metrics, progress)
-        if meta:
-            training.restore(meta)
-        yield training

@@ -1,30 +1,28 @@
 """Learning from a data set: the world model, the ensemble and tasks, of episodes that somebody else collected."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ..agent.agent import Agent
 from ..agent.learner import Learner
-from ..config import ExploreConfig, Schedule, Spaces, WorldConfig, check_counts, check_numbers, read_config
+from ..config import ExploreConfig, Schedule, WorldConfig, check_counts, read_config
 from ..console import counted
 from ..device import prepare_device
 from ..envs import Task
 from ..envs.names import DATASET, folder_name
 from ..replay import Episode
-from ..replay.buffer import Replay, plan_replay
 from ..replay.exchange import Source, export_minari, export_npz, open_source
 from ..replay.files import EpisodeFolder
 from ..runs.files import check_writable
 from ..runs.folder import RunError, RunFolder, begin_run
 from ..runs.reader import stored, stored_config
-from .explore import as_task, check_batch, configure, open_training, own_tasks, refuse_changed, refuse_other
+from .explore import check, check_batch, configure, refuse_other
 from .progress import Progress
 from .run import Run
-from .training import Job, disk_explained
-from .world import WorldInfo, agent_spaces, check_tasks, world_info
+from .tasks import as_task, own_tasks, task_settings
+from .training import Job, make_replay, open_training, writing
+from .world import WorldInfo, agent_spaces, world_info
 
 
 def learn(
@@ -61,20 +59,12 @@ def learn(
     config = config or configure(episodes.world.world, preset, method, seed)
     tasks = [as_task(probe) for probe in probes]
     config = replace(config, world=episodes.world, schedule=Schedule(), probes=tuple(task.name for task in tasks))
-    check_numbers(config)
-    check_tasks(config.world.world, tasks)
-    spaces = agent_spaces(config.world, episodes.info, len(tasks))
-    Agent(config.agent, spaces)  # an objective that does not exist
+    check(config, tasks, episodes.info)
     prepare_device()
-    check_batch(config.agent, spaces)
+    check_batch(config.agent, agent_spaces(config.world, episodes.info, len(tasks)))
     path = Path(out) if out is not None else Path("runs") / folder_name(episodes.name)
-    settings: dict[str, Any] = {
-        "config": asdict(config),
-        "learned_from": str(dataset),
-        "updates": updates,
-        "own_rewards": [task.name for task in tasks if task.reward is not None],
-        "reward_digests": {task.name: task.digest for task in tasks},
-    }
+    settings: dict[str, Any] = {"config": asdict(config), "learned_from": str(dataset), "updates": updates}
+    settings |= task_settings(tasks)
     if episodes.source is not None:
         settings["data"] = asdict(episodes.info)
     if RunFolder.is_run(path):
@@ -82,10 +72,9 @@ def learn(
         if "learned_from" not in folder.settings:
             raise RunError(f"{path} is a run that was not learned from a data set: choose another --out.")
         refuse_other(folder, config, "Give the same settings to resume it")
-        tasks = own_tasks(folder, config.probes, tasks)
-        refuse_changed(folder, tasks)
+        tasks = own_tasks(folder, config.probes, tasks, resume=True)
     with begin_run(path, "explore", settings) as folder:
-        return _work(folder, config, spaces, tasks, episodes, updates, wandb)
+        return _work(folder, config, tasks, episodes, updates, wandb)
 
 
 class Episodes:
@@ -131,37 +120,23 @@ def _copy(folder: RunFolder, episodes: Episodes, progress: Progress) -> None:
     progress.say(f"{counted(count, 'episode')} with {counted(steps, 'step')} of {folder.settings['learned_from']}")
 
 
-def _work(
-    folder: RunFolder,
-    config: ExploreConfig,
-    spaces: Spaces,
-    tasks: list[Task],
-    episodes: Episodes,
-    updates: int,
-    wandb: bool,
-) -> Run:
+def _work(folder: RunFolder, config: ExploreConfig, tasks: list[Task], episodes: Episodes, updates: int, wandb: bool) -> Run:
+    """Copies the episodes, resumes from the last checkpoint if there is one, and makes all updates."""
     schedule = replace(
         config.schedule, updates_per_episode=0, environments=1, evaluate_every=0, evaluate_episodes=0, snapshot_every=10**15
     )
-    learner = Learner(config.agent, spaces)
-    with disk_explained(folder.path), folder.lock(), Progress(f"learning from {episodes.name}") as progress:
+    updates = max(updates, stored(folder, "updates", int))
+    job = Job(
+        folder, config.world, episodes.info, schedule, tasks, config.seed, goal=0, environments=1, head_start=updates,
+        policy=config.agent.intrinsic.objective, settings={"updates": updates},
+    )  # fmt: skip
+    learner = Learner(config.agent, job.spaces)
+    with writing(folder), Progress(f"learning from {episodes.name}") as progress:
         progress.say(f"Run folder: {folder.path}")
         _copy(folder, episodes, progress)
-        job = Job(
-            folder, config.world, episodes.info, schedule, tasks, config.seed, goal=0, environments=1,
-            head_start=max(updates, stored(folder, "updates", int)), policy=config.agent.intrinsic.objective,
-        )  # fmt: skip
-        room = stored(folder, "copied", list)[1]
-        plan = plan_replay(schedule.memory, room, spaces)
-        progress.say(plan.sentence)
-        replay = Replay(plan.place, room, 1, spaces, config.agent.batch, config.agent.length)
-
-        def begin() -> None:
-            folder.record_start(sys.argv)
-            folder.change_settings(folder.settings | {"updates": job.head_start})
-
+        replay = make_replay(schedule, job.spaces, config.agent, stored(folder, "copied", list)[1], progress)
         with open_training(job, learner, replay, progress, wandb) as training:
-            training.run(begin)
+            training.run()
         progress.say(f"Done: {counted(training.updates, 'update')}. Run folder: {folder.path}")
     return Run(folder.path)
 

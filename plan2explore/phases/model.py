@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -18,23 +18,26 @@ from ..agent.learner import Learner
 from ..agent.world_model import Observation, State
 from ..config import Spaces
 from ..runs.checkpoint import Checkpoints, unpack_params
-from ..runs.folder import RunError
+from ..runs.folder import RunError, RunFolder
 from .collect import as_batch
 
 KINDS = ("model", "intrinsic", "reward")
 
 
-class Model:
+class Model(eqx.Module):
     """What an agent has learned of its world, to plan with or to look into. It never changes.
 
     A state is a pair of arrays, `deter` and `stoch`, with any leading axes. Actions are vectors as in episodes: numbers
     in [-1, 1], or one-hot. Results are JAX arrays. Everything but `observe` may be called inside `jax.jit`.
     """
 
+    _params: Params
+    _agent: Agent = eqx.field(static=True)
+    tasks: tuple[str, ...] = eqx.field(static=True)
+    """Names of the tasks whose rewards it predicts."""
+
     def __init__(self, agent: Agent, params: Params, tasks: Sequence[str]) -> None:
-        self._agent, self._params = agent, params
-        self.tasks = tuple(tasks)
-        """Names of the tasks whose rewards it predicts."""
+        self._agent, self._params, self.tasks = agent, params, tuple(tasks)
 
     @property
     def spaces(self) -> Spaces:
@@ -57,112 +60,87 @@ class Model:
         """
         if (action is None) != (state is None):
             raise ValueError("Give both the action that led to an observation and the state before it, or neither.")
-        seen, single = as_batch(self.spaces, obs)
-        count = len(jax.tree.leaves(seen)[0])
+        obs, single = as_batch(self.spaces, obs)
+        count = len(jax.tree.leaves(obs)[0])
         before = self.initial(count) if state is None else jax.tree.map(lambda part: part[None] if single else part, state)
         taken = jnp.zeros((count, self.spaces.action)) if action is None else jnp.asarray(action).reshape(count, -1)
-        after = _observe(self._agent, self._params, seen, taken, before, key)
+        after = self._infer(obs, taken, before, key)
         return jax.tree.map(lambda part: part[0], after) if single else after
 
+    @jax.jit
+    def _infer(self, obs: Observation, action: Array, before: State, key: PRNGKeyArray | None) -> State:
+        model = self._network("model")
+        noise = None if key is None else model.rssm.latent.noise(key, len(action))
+        return model.rssm.infer(before, action.astype(self._agent.dtype), model.encode(obs), noise)[0]
+
+    @jax.jit
     def imagine(self, state: State, actions: Any, key: PRNGKeyArray | None = None) -> State:
         """The states to which actions, (time, *batch, action), lead one after the other, without observations.
 
         A `state` with fewer leading axes than one step of the actions is where all of them start. A key samples states;
         by default each is the likeliest one.
         """
-        return _imagine(self._agent, self._params, state, jnp.asarray(actions), key)
+        model, actions = self._network("model"), jnp.asarray(actions).astype(self._agent.dtype)
+        noise = None if key is None else model.rssm.latent.noise(key, *actions.shape[:-1])
 
+        def step(before: State, now: tuple[Array, Array | None]) -> tuple[State, State]:
+            after = model.rssm.imagine(before, *now)
+            return after, after
+
+        start = State(*(jnp.broadcast_to(part, (*actions.shape[1:-1], part.shape[-1])) for part in state))
+        return lax.scan(step, start, (actions, noise))[1]
+
+    @jax.jit
     def decode(self, state: State) -> dict[str, Array]:
         """The observations expected in states: `image`, uint8, and `proprio`, as far as the agent observes them."""
-        return _decode(self._agent, self._params, state)
+        found = self._network("model").decode(state.features)
+        pixels = None if found.image is None else jnp.clip(jnp.round((found.image + 0.5) * 255), 0, 255).astype(jnp.uint8)
+        return {name: part for name, part in (("image", pixels), ("proprio", found.proprio)) if part is not None}
 
+    @jax.jit
     def disagreement(self, state: State, action: Any) -> Float[Array, "*batch"]:
         """How far the ensemble's predictions of the next step are apart: their variance (equation 4), without a scale."""
+        config = self._agent.config.intrinsic
         if self._agent.objective.reward is not plan2explore.reward:
-            method = self._agent.config.intrinsic.objective
-            raise ValueError(f"A model of the method {method!r} has no ensemble that could disagree.")
-        return _disagreement(self._agent, self._params, state, jnp.asarray(action))
+            raise ValueError(f"A model of the method {config.objective!r} has no ensemble that could disagree.")
+        action = jnp.asarray(action).astype(self._agent.dtype)
+        after = self._network("model").rssm.imagine(state, action, None)
+        inputs = one_step_inputs(Transition(state, action, after), config)
+        return ensemble_disagreement(self._network("intrinsic"), inputs).astype(jnp.float32)
 
+    @partial(jax.jit, static_argnames="task")
     def reward(self, state: State, task: str) -> Float[Array, "*batch"]:
         """The predicted reward of a task in states, for the action that led to each."""
         if task not in self.tasks:
             known = ", ".join(self.tasks) or "none"
             raise ValueError(f"The model predicts no reward of {task!r}; its tasks: {known}.")
-        return _reward(self._agent, self._params, state, self.tasks.index(task))
+        row = self.tasks.index(task)
+        return jax.tree.map(lambda leaf: leaf[row], self._network("reward"))(state.features).astype(jnp.float32)
 
+    @jax.jit
     def continues(self, state: State) -> Float[Array, "*batch"]:
         """The probability that the episode continues beyond a state: 1 in worlds that never terminate."""
-        return _continues(self._agent, self._params, state)
+        head = self._network("model").continue_head
+        return jnp.ones(state.deter.shape[:-1]) if head is None else head(state.features).astype(jnp.float32)
+
+    def _network(self, kind: str) -> Any:
+        return self._agent.network(kind, self._params[kind])
+
+    def __hash__(self) -> int:
+        return id(self)  # so that `jax.jit(model.imagine)` can tell it apart
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
 
     def __repr__(self) -> str:
         return f"Model({self.spaces}, tasks={self.tasks})"
 
 
-def read_params(learner: Learner, snapshots: Checkpoints, steps: int, kinds: Sequence[str], path: Path) -> Params:
-    """Some kinds of networks of a snapshot of `path`, if they have the sizes that the settings ask for."""
-    found = unpack_params(snapshots.load(steps)[0])
+def read_params(learner: Learner, folder: RunFolder, steps: int, kinds: Sequence[str]) -> Params:
+    """Some kinds of networks of a run's snapshot, if they have the sizes that the settings ask for."""
+    found = unpack_params(Checkpoints(folder.snapshots, keep=None).load(steps)[0])
     expected = jax.eval_shape(learner.init, jax.random.key(0)).networks
     for name in kinds:
         if name not in found or found[name].shape != expected[name].params.shape:
-            raise RunError(f"The snapshot of {path} does not fit its own settings: {name} has other sizes.")
+            raise RunError(f"The snapshot of {folder.path} does not fit its own settings: {name} has other sizes.")
     return {name: jnp.asarray(found[name]) for name in kinds}
-
-
-# --- Compiled once for each agent and form of the arguments ---
-
-
-@partial(jax.jit, static_argnums=0)
-def _observe(
-    agent: Agent,
-    params: Params,
-    seen: Observation,
-    action: Float[Array, "batch action"],
-    before: State,
-    key: PRNGKeyArray | None,
-) -> State:
-    model = agent.network("model", params["model"])
-    noise = None if key is None else model.rssm.latent.noise(key, len(action))
-    return model.rssm.infer(before, action.astype(agent.dtype), model.encode(seen), noise)[0]
-
-
-@partial(jax.jit, static_argnums=0)
-def _imagine(
-    agent: Agent, params: Params, state: State, actions: Float[Array, "time *batch action"], key: PRNGKeyArray | None
-) -> State:
-    model = agent.network("model", params["model"])
-    batch = actions.shape[1:-1]
-    noise = None if key is None else model.rssm.latent.noise(key, *actions.shape[:-1])
-
-    def step(before: State, now: tuple[Array, Array | None]) -> tuple[State, State]:
-        after = model.rssm.imagine(before, *now)
-        return after, after
-
-    start = State(*(jnp.broadcast_to(part, (*batch, part.shape[-1])) for part in state))
-    return lax.scan(step, start, (actions.astype(agent.dtype), noise))[1]
-
-
-@partial(jax.jit, static_argnums=0)
-def _decode(agent: Agent, params: Params, state: State) -> dict[str, Array]:
-    found = agent.network("model", params["model"]).decode(state.features)
-    pixels = None if found.image is None else jnp.clip(jnp.round((found.image + 0.5) * 255), 0, 255).astype(jnp.uint8)
-    return {name: part for name, part in (("image", pixels), ("proprio", found.proprio)) if part is not None}
-
-
-@partial(jax.jit, static_argnums=0)
-def _disagreement(agent: Agent, params: Params, state: State, action: Float[Array, "*batch action"]) -> Array:
-    action = action.astype(agent.dtype)
-    after = agent.network("model", params["model"]).rssm.imagine(state, action, None)
-    inputs = one_step_inputs(Transition(state, action, after), agent.config.intrinsic)
-    return ensemble_disagreement(agent.network("intrinsic", params["intrinsic"]), inputs).astype(jnp.float32)
-
-
-@partial(jax.jit, static_argnums=(0, 3))
-def _reward(agent: Agent, params: Params, state: State, task: int) -> Array:
-    heads = agent.network("reward", params["reward"])
-    return jax.tree.map(lambda leaf: leaf[task], heads)(state.features).astype(jnp.float32)
-
-
-@partial(jax.jit, static_argnums=0)
-def _continues(agent: Agent, params: Params, state: State) -> Array:
-    head = agent.network("model", params["model"]).continue_head
-    return jnp.ones(state.deter.shape[:-1]) if head is None else head(state.features).astype(jnp.float32)

@@ -1,5 +1,6 @@
 """A trained behaviour that one can use: act, evaluate, record a video."""
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from ..config import WorldConfig, check_counts, check_seed
 from ..envs import Task
 from ..envs.names import DATASET
 from ..envs.spaces import ActionVector, discrete_space
-from ..runs.checkpoint import Checkpoints
 from ..runs.files import check_writable
 from ..runs.folder import RunFolder
 from ..video import write_video
@@ -31,7 +31,6 @@ class Policy:
     ) -> None:
         self.learner, self.state, self.world, self.task = learner, state, world, task
         self.row, self.path, self.env_steps = row, path, env_steps
-        self._discrete: ActionVector | None = None
         self.reset()
 
     @property
@@ -64,8 +63,8 @@ class Policy:
             What the environment takes: numbers in [-1, 1], or discrete choices as its own `action_space` has them; for
             a batch an array or a list of as many.
         """
-        seen, single = as_batch(self.learner.agent.spaces, observation)
-        count = len(jax.tree.leaves(seen)[0])
+        obs, single = as_batch(self.learner.agent.spaces, observation)
+        count = len(jax.tree.leaves(obs)[0])
         if self._carried is None:
             self._carried = self.learner.carry(count)
         if len(self._carried.action) != count:
@@ -73,25 +72,22 @@ class Policy:
             raise ValueError(f"The policy acts in {before} environments since its last reset(), and {count} are observed.")
         first = np.full(count, self._step == 0) if is_first is None else np.asarray(is_first, bool).reshape(count)
         key = step_key(self._key, self._step, 0)
-        action, self._carried = self.learner.act(self.state, self._carried, seen, first, key, mode, self.row)
+        action, self._carried = self.learner.act(self.state, self._carried, obs, first, key, mode, self.row)
         self._step += 1
-        taken = self._to_native(np.asarray(action))
+        taken: Any = np.asarray(action)
+        if self.learner.agent.spaces.discrete:
+            taken = [self._choices.to_native(each) for each in taken]
+            taken = np.stack(taken) if isinstance(taken[0], np.ndarray | np.generic) else taken
         return taken[0] if single else taken
 
-    def _to_native(self, actions: np.ndarray) -> Any:
-        if not self.learner.agent.spaces.discrete:
-            return actions
-        if self._discrete is None:
-            self._discrete = ActionVector(self._action_space(), self.world.world)
-        chosen = [self._discrete.to_native(action) for action in actions]
-        return np.stack(chosen) if isinstance(chosen[0], np.ndarray | np.generic) else chosen
-
-    def _action_space(self) -> Any:
+    @cached_property
+    def _choices(self) -> ActionVector:
+        """Translates one-hot vectors to the environment's own discrete actions."""
         if self.world.world.startswith(DATASET):
-            return discrete_space(self.learner.agent.spaces.discrete)
+            return ActionVector(discrete_space(self.learner.agent.spaces.discrete), self.world.world)
         env = make_world(self.world)
         env.close()
-        return env.action_space
+        return ActionVector(env.action_space, self.world.world)
 
     def evaluate(self, episodes: int = 10, seed: int = 0, video: str | Path | None = None, mode: Mode = "mode") -> Scores:
         """Plays whole episodes of the task. `video` is a file for a video of the first one."""
@@ -101,10 +97,10 @@ class Policy:
         check_room(self.world, episodes, "--episodes")
         if video is not None:
             check_writable(Path(video))
-        with make_for_tasks(self.world, [self.task], episodes, seed + EVALUATION_SEED + 1) as worlds:
+        with make_for_tasks(self.world, [self.task], episodes, seed + EVALUATION_SEED + 1) as envs:
             key = jax.random.key(seed)
             playing = evaluate_tasks(
-                self.learner, self.state, worlds, [self.task], [self.row], key, self.env_steps, mode, video is not None
+                self.learner, self.state, envs, [self.task], [self.row], key, self.env_steps, mode, video is not None
             )
             (scores,) = finish(playing)
         if video is not None:
@@ -116,8 +112,7 @@ class Policy:
         """The world model that the policy was trained in, with the reward head of its task (and other probes of the run)."""
         folder = RunFolder.open(self.path)
         tasks = (self.task.name,) if folder.kind == "adapt" else folder.settings["config"]["probes"]
-        snapshots = Checkpoints(folder.snapshots, keep=None)
-        return Model(self.learner.agent, read_params(self.learner, snapshots, self.env_steps, KINDS, self.path), tasks)
+        return Model(self.learner.agent, read_params(self.learner, folder, self.env_steps, KINDS), tasks)
 
     def __repr__(self) -> str:
         return f"Policy({self.task.name!r} from {str(self.path)!r}, {self.env_steps:,} env steps)"

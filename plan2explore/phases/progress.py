@@ -58,8 +58,11 @@ class Progress:
             self._first = now, updates
         elif self._blocks < WARM_UP:
             self._first, self._blocks = (now, updates), self._blocks + 1
-        if self._last is None or now - self._last[0] > 2:
-            self._measure(now, steps, updates)
+        if self._last is None:
+            self._last = now, steps, updates
+        elif (passed := now - self._last[0]) > 2:
+            self._rates = (steps - self._last[1]) / passed / self.repeat, (updates - self._last[2]) / passed
+            self._last = now, steps, updates
         if now - self._shown < (0.25 if self._live else QUIET):
             return
         self._shown = now
@@ -95,9 +98,3 @@ class Progress:
         start, before = self._first
         rate = (updates - before) / (now - start)
         return f"{whole} ({duration(start - self._start)} until the first updates, then {rate:.1f} updates/s)"
-
-    def _measure(self, now: float, steps: int, updates: int) -> None:
-        if self._last is not None:
-            then, old_steps, old_updates = self._last
-            self._rates = (steps - old_steps) / (now - then) / self.repeat, (updates - old_updates) / (now - then)
-        self._last = now, steps, updates

@@ -41,15 +41,15 @@ class Run:
 
     def probe(self, task: str | Task, at: int | None = None) -> "Policy":
         """The policy of a task that was trained beside exploration, from the last or another snapshot."""
-        from .adapt import probe_policy
+        from .load import probe_policy
 
-        return probe_policy(self, task, at)
+        return probe_policy(self.folder, task, at)
 
     def model(self, at: int | None = None) -> "Model":
         """The world model and what belongs to it, from the last or another snapshot."""
-        from .adapt import load_model
+        from .load import load_model
 
-        return load_model(self, at)
+        return load_model(self.folder, at)
 
     def episodes(self, images: bool = True, pictures: bool = True) -> Iterator[Episode]:
         """All episodes that were collected, in order. Without `images` those are not read; `pictures` is its former name."""

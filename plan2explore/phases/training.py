@@ -11,11 +11,12 @@ newest parameters. With `in-turn`, whole episodes are collected, and then all up
 
 import contextlib
 import errno
+import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
@@ -24,20 +25,21 @@ from jaxtyping import Array, Float
 
 from ..agent import acting
 from ..agent.learner import Learner, LearnerState
-from ..config import Schedule, WorldConfig
+from ..config import AgentConfig, Schedule, Spaces, WorldConfig
 from ..envs import Task, maze
 from ..envs.names import domain_of
 from ..replay import Episode
-from ..replay.buffer import Replay, replay_rows
+from ..replay.buffer import Replay, plan_replay, replay_rows
 from ..replay.files import LARGEST, EpisodeFolder
-from ..runs.checkpoint import Arrays
+from ..runs.checkpoint import Arrays, Checkpoints, unpack
+from ..runs.files import drop_later
 from ..runs.folder import RunError, RunFolder
 from ..runs.metrics import Metrics
 from ..untrusted import check_counters
 from .callbacks import Callback, Evaluations, Log, Saver, Signals
 from .collect import Collector, label_steps
 from .progress import Progress
-from .world import WorldInfo, check_origin, make_collecting
+from .world import WorldInfo, agent_spaces, check_origin, make_collecting
 
 EPISODE = 1000  # env steps for which a schedule counts its updates
 IN_FLIGHT = 2  # blocks of updates that may wait for the device: more would only hold memory
@@ -66,6 +68,13 @@ class Job:
     """Who collects, for the episodes' provenance."""
     collect_for: Task | None = None
     """The task that episodes are collected for, if any: they begin as its episodes do, with random streams of their own."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the run's folder that change once nothing that is there refuses the run any more."""
+
+    @property
+    def spaces(self) -> Spaces:
+        """What the agent observes and does."""
+        return agent_spaces(self.world, self.info, len(self.tasks))
 
     @property
     def collecting_seed(self) -> int:
@@ -100,17 +109,27 @@ class Job:
 
 
 @contextlib.contextmanager
-def disk_explained(path: Path) -> Iterator[None]:
-    """A full disk is no riddle: says what to do."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise
-        raise RunError(
-            f"The disk is full ({error}). Everything written before is intact: make room for {path}, and rerun "
-            "the command to resume."
-        ) from error
+def writing(folder: RunFolder) -> Iterator[None]:
+    """Keeps other processes from writing a run, and says what to do about a full disk."""
+    with folder.lock():
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            raise RunError(
+                f"The disk is full ({error}). Everything written before is intact: make room for {folder.path}, and rerun "
+                "the command to resume."
+            ) from error
+
+
+def make_replay(
+    schedule: Schedule, spaces: Spaces, agent: AgentConfig, room: int, progress: Progress, streams: int = 1
+) -> Replay:
+    """An empty replay for so many steps, where they fit."""
+    plan = plan_replay(schedule.memory, room, spaces)
+    progress.say(plan.sentence)
+    return Replay(plan.place, room, streams, spaces, agent.batch, agent.length)
 
 
 def check_checkpoint(job: Job, arrays: Arrays, meta: dict[str, Any]) -> None:
@@ -139,6 +158,7 @@ class Training:
         """Env steps of the episodes that were there at the start."""
         self.steps_at_checkpoint = 0
         self.episodes = EpisodeFolder(job.folder.episodes)
+        self.in_turn = job.schedule.collect == "in-turn"
         self.collector: Collector | None = None
         domain = domain_of(job.world.world)
         self.coverage = maze.Coverage(domain) if domain in maze.LAYOUTS and job.folder.kind == "explore" else None
@@ -150,7 +170,6 @@ class Training:
         self.compiling = threading.Thread(target=self._compile_early, name="compiler")
         self.log, self.evaluations, self.saver, self.signals = Log(self), Evaluations(self), Saver(self), Signals(self)
         self.callbacks: list[Callback] = [self.log, self.evaluations, self.saver, self.signals]
-        self._vector_steps = 0
 
     # ---- what was there before ----
 
@@ -172,12 +191,10 @@ class Training:
         Taking turns, episodes of rounds after the checkpoint wait for their round: learning continues exactly as if
         nothing had happened.
         """
-        in_turn = self.job.schedule.collect == "in-turn"
-        up_to = self.rounds * self.job.environments if in_turn else None
         following = self.rounds
-        for number, episode in self.episodes.load_all(up_to):
+        for number, episode in self.episodes.load_all(self.rounds * self.job.environments if self.in_turn else None):
             self._add(number, episode)
-            if not in_turn:
+            if not self.in_turn:
                 following = max(following, episode.meta.get("episode", 0) + 1)
         return following
 
@@ -202,42 +219,45 @@ class Training:
         """Env steps that the agent has learned from, those of episodes included that ended unfinished with a process."""
         return max(self.env_steps, self.steps_at_checkpoint)
 
-    def run(self, begin: Callable[[], None]) -> None:
-        """Trains and collects until the goal is reached.
-
-        `begin` is called once nothing that is there can refuse the run any more: it may change what is kept of it.
-        """
+    def run(self) -> None:
+        """Trains and collects until the goal is reached."""
+        job = self.job
         with self.signals.handled(), contextlib.ExitStack() as stack:
-            stack.callback(self._close)
+            for each in self.callbacks:
+                stack.callback(each.close)
+            stack.callback(self._stop_collecting)
             self.compiling.start()
             stack.callback(self.compiling.join)
             following = self.fill_replay()
-            begin()
+            job.folder.record_start(sys.argv)
+            if job.settings:
+                job.folder.change_settings({**job.folder.settings, **job.settings})
             self._train_all()
             self._on_step_end()  # a killed run may have come to its updates, but not to what follows them
-            if self.job.schedule.collect == "in-turn":
+            if self.in_turn:
                 self._in_turn()
-            elif self.reached < self.job.goal:
+            elif self.reached < job.goal:
                 if lost := self.reached - self.env_steps:
                     self.progress.say(f"{lost:,} env steps were of unfinished episodes: they are collected anew.")
-                self._start_collecting(following)
-                self._overlap()
+                self._overlap(self._start_collecting(following))
             self._conclude()
 
-    def _overlap(self) -> None:
-        assert self.collector is not None
-        self.collector.reset()
-        actions = self._act(self._vector_steps)
+    def _overlap(self, collector: Collector) -> None:
+        """Steps all environments while the device trains."""
+        step = 0
+        collector.reset()
+        actions = self._act(collector, step)
         while self.env_steps < self.job.goal:
             self._train_all()
-            self.collector.send(np.asarray(actions))
-            self.collector.receive()
-            self._vector_steps += 1
-            actions = self._act(self._vector_steps)
+            collector.send(np.asarray(actions))
+            collector.receive()
+            step += 1
+            actions = self._act(collector, step)
             self._on_step_end()
         self._train_all()
 
     def _in_turn(self) -> None:
+        """Collects an episode in every environment, then trains."""
         while self.env_steps < self.job.goal:
             self._collect_round()
             self.rounds += 1
@@ -262,47 +282,41 @@ class Training:
             self.evaluations.finish()
             self.saver.save()
 
-    def _close(self) -> None:
-        with contextlib.ExitStack() as stack:
-            for each in self.callbacks:
-                stack.callback(each.close)
-            if self.collector:
-                stack.callback(self.collector.close)
-
     def show(self) -> None:
         """Tells how far it is."""
         goal = max(self.job.goal, self.env_steps)
-        self.progress.coverage = self.coverage
         self.progress.show(self.env_steps, goal, self.updates, self.job.due(goal))
 
     # ---- collecting ----
 
-    def _start_collecting(self, first_episode: int) -> None:
+    def _start_collecting(self, first_episode: int) -> Collector:
         job = self.job
-        overlap = job.schedule.collect == "overlap"
         self.collector = Collector(
             make_collecting(job.world, job.environments, job.collecting_seed, first_episode, task=job.collect_for),
             self.replay, self.episodes, job.tasks, job.world, job.info, self.learner.agent.spaces, job.collecting_seed,
-            piece=self.learner.agent.config.length if overlap else None, coverage=self.coverage,
+            piece=None if self.in_turn else self.learner.agent.config.length, coverage=self.coverage,
         )  # fmt: skip
         self.carried = self.learner.carry(job.environments)
+        return self.collector
+
+    def _stop_collecting(self) -> None:
+        if self.collector:
+            self.collector.close()
 
     def _collect_round(self) -> None:
         """One episode in every environment."""
+        first, count = self.rounds * self.job.environments, self.job.environments
         if self.collector is None:
-            first, count = self.rounds * self.job.environments, self.job.environments
             stored = dict(self.episodes.load_all(first + count, first=first))
             if len(stored) == count:  # a killed run had collected all of them: they need not be played again
                 for number, episode in stored.items():
                     self._add(number, episode)
                 return
-            self._start_collecting(self.rounds)
-        collector, count, step = self.collector, self.job.environments, 0
-        assert collector is not None
+        collector, step = self.collector or self._start_collecting(self.rounds), 0
         collector.reset(self.rounds)
         before = collector.finished_episodes
         while collector.finished_episodes < before + count:
-            collector.send(np.asarray(self._act(self.rounds, step)))
+            collector.send(np.asarray(self._act(collector, self.rounds, step)))
             collector.receive()
             self.show()
             step += 1
@@ -311,20 +325,19 @@ class Training:
                 step = 0
         collector.check_writes(wait=True)
 
-    def _act(self, *moment: int) -> Float[Array, "environments action"]:
+    def _act(self, collector: Collector, *moment: int) -> Float[Array, "environments action"]:
         """Asks for the next actions, without waiting for them."""
-        assert self.collector is not None
         key = jax.random.fold_in(self.key, COLLECT)
         for number in moment:
             key = jax.random.fold_in(key, number)
         random = self.env_steps < self.job.random_until
         uniform = self.learner.agent.objective.collector == "uniform"
-        self.collector.policy = "random" if random or uniform else self.job.policy
-        self.collector.notes = {"updates": self.updates, "run_env_steps": self.env_steps}
+        collector.policy = "random" if random or uniform else self.job.policy
+        collector.notes = {"updates": self.updates, "run_env_steps": self.env_steps}
         if random:
             actions, self.carried = acting.act_uniformly(self.learner.agent, self.carried, key)
         else:
-            obs, is_first = self.collector.observation, self.collector.is_first
+            obs, is_first = collector.observation, collector.is_first
             actions, self.carried = self.learner.act(self.state, self.carried, obs, is_first, key, "noise")
         return actions
 
@@ -363,4 +376,33 @@ class Training:
         self.state, metrics = self.learner.update_block(self.state, batches)
         self.updates += self.job.block
         self.flight.append(metrics["update"])
-        self.log.add(metrics)
+        self.log.unlogged.append(metrics)
+
+
+@contextlib.contextmanager
+def open_training(
+    job: Job,
+    learner: Learner,
+    replay: Replay,
+    progress: Progress,
+    wandb: bool = False,
+    start: Callable[[], LearnerState] | None = None,
+) -> Iterator[Training]:
+    """A training that resumes from the folder's last checkpoint, or begins with what `start` makes, or a fresh agent."""
+    key = jax.random.fold_in(jax.random.key(job.seed), 0)
+    arrays, meta = Checkpoints(job.folder.checkpoints).load_latest(partial(check_checkpoint, job)) or (None, {})
+    if arrays is None:
+        state = start() if start else learner.init(key)
+        if job.goal and (there := len(EpisodeFolder(job.folder.episodes, read_only=True).numbers())):
+            progress.say(f"There is no checkpoint: learning starts anew, with the {there:,} episodes that are there.")
+    else:
+        state = jax.device_put(unpack(jax.eval_shape(learner.init, key), arrays))
+        progress.say(f"Resuming at update {int(meta['updates']):,}, env step {int(meta['env_steps']):,}.")
+    with Metrics(job.folder, meta.get("env_steps", 0), wandb, meta.get("updates", 0)) as metrics:
+        # What a killed process evaluated after its last checkpoint is evaluated again.
+        drop_later(job.folder.evaluations_file, {"evaluation": meta.get("evaluations", 0) - 1})
+        training = Training(job, learner, state, replay, metrics, progress)
+        progress.coverage = training.coverage
+        if meta:
+            training.restore(meta)
+        yield training

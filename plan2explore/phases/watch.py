@@ -32,7 +32,7 @@ def preview_agent(agent: Agent, state: LearnerState, replay: Replay, frames: int
     """Asks for the objective's reward and for an open-loop prediction, where the agent has such, without waiting.
 
     `frames`: stored steps of an episode that nothing ends early.
-    Always the same key: no chance that training depends on is used.
+    Always the same key, which training does not use.
     """
     if not replay.steps:
         return Preview(env_steps)

@@ -95,16 +95,12 @@ def bytes_of_one(config: WorldConfig) -> int:
 
     The first process may compile the ray-caster, which takes more memory than environments do, and is not counted.
     """
-    _, few, more = (_bytes_of_process(config, count) for count in (1, 2, 10))
-    return max(0, more - few) // 8
-
-
-def _bytes_of_process(config: WorldConfig, count: int) -> int:
-    """Host memory of a process with so many environments."""
-    with make_collecting(config, count, seed=0, workers=1) as worlds:
-        worlds.reset()
-        pages = int(Path(f"/proc/{worlds.processes[0]}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    pages = []
+    for count in (1, 2, 10):
+        with make_collecting(config, count, seed=0, workers=1) as envs:
+            envs.reset()
+            pages.append(int(Path(f"/proc/{envs.processes[0]}/statm").read_text().split()[1]))
+    return max(0, pages[2] - pages[1]) * os.sysconf("SC_PAGE_SIZE") // 8
 
 
 def agent_spaces(config: WorldConfig, info: WorldInfo, tasks: int) -> Spaces:
@@ -117,10 +113,7 @@ def agent_spaces(config: WorldConfig, info: WorldInfo, tasks: int) -> Spaces:
 def check_tasks(world: str, tasks: Sequence[Task]) -> None:
     """A task of another body cannot be computed from this world's states: say so before anything is done."""
     for task in tasks:
-        if task.reward is not None:
-            continue
-        domain = split_name(task.name)[0]
-        if domain != domain_of(world):
+        if task.reward is None and (domain := split_name(task.name)[0]) != domain_of(world):
             raise ValueError(f"Task {task.name!r} belongs to {domain}; the world here is {world}")
     names = [task.name for task in tasks]
     if len(set(names)) < len(names):
@@ -180,10 +173,4 @@ def make_task(config: WorldConfig, task: Task, frames: bool = True) -> Any:
 
 
 def _options(config: WorldConfig) -> dict[str, Any]:
-    return {
-        "size": config.size,
-        "action_repeat": config.action_repeat,
-        "renderer": config.renderer,
-        "obs": config.obs,
-        "camera": config.camera,
-    }
+    return {name: getattr(config, name) for name in ("size", "action_repeat", "renderer", "obs", "camera")}

@@ -85,16 +85,25 @@ def remembered() -> Iterator[list[dict[str, np.ndarray]]]:
         yield found
 
 
-def die_at(kind: type, method: str, call: int) -> None:
-    """Lets this process kill itself, without a last word, when a method is called for the n-th time."""
+class KilledError(BaseException):
+    """Ends a run in this process as a kill would: nothing is saved on the way out."""
+
+
+@contextlib.contextmanager
+def dies_at(kind: type, method: str, call: int, process: bool = False) -> Iterator[None]:
+    """Ends the block, or this very process, without a last word when a method is called for the n-th time."""
     original, calls = getattr(kind, method), itertools.count(1)
 
     def deadly(self: Any, *arguments: Any) -> Any:
         if next(calls) == call:
-            os.kill(os.getpid(), signal.SIGKILL)
+            if process:
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise KilledError
         return original(self, *arguments)
 
-    setattr(kind, method, deadly)
+    with mock.patch.object(kind, method, deadly), contextlib.suppress(KilledError):
+        yield
+        raise AssertionError(f"{method} was called too seldom")
 
 
 def parameters(run: Run | Path) -> dict[str, np.ndarray]:

@@ -47,7 +47,7 @@ def snapshot(path, steps):
 # --- Zero-shot ---
 
 
-def test_zero_shot_takes_no_step_before_its_evaluation(overlapped, tmp_path, monkeypatch):
+def test_zero_shot_takes_no_step_before_its_evaluation(overlapped, tmp_path, monkeypatch, capsys):
     events = []
 
     def note(kind, method, text):
@@ -67,6 +67,9 @@ def test_zero_shot_takes_no_step_before_its_evaluation(overlapped, tmp_path, mon
     nano_adapt(overlapped.run, out=tmp_path / "adapted")
     # 20 updates in blocks of 10, then an evaluation: a reset and ten steps.
     assert events == ["update", "update", "environments", "evaluation", *["step"] * 11]
+    said = capsys.readouterr().err  # a report counts its env steps from the exploration's on
+    assert f"from env step 5,000 of {overlapped.run.path}" in said and f"env step 0 of the adaptation: {TASKS[0]}: " in said
+    assert "No step in replay is paid anything" not in said
 
 
 def test_zero_shot_keeps_the_model_and_learns_the_rest(overlapped, adapted):
@@ -113,7 +116,7 @@ def test_a_preset_may_refine_the_model_on_replay(overlapped):
     assert loss(after[0]) < 0.95 * loss(before)
 
 
-def test_tasks_learned_from_replay_refine_the_model_once_and_resume(overlapped, tmp_path):
+def test_tasks_learned_from_replay_refine_the_model_once(overlapped, tmp_path):
     copy = tmp_path / "run"
     shutil.copytree(overlapped.run.path, copy, ignore=shutil.ignore_patterns("adapt"))
     settings = json.loads((copy / "run.json").read_text())
@@ -125,17 +128,12 @@ def test_tasks_learned_from_replay_refine_the_model_once_and_resume(overlapped, 
     (kept,) = copy.glob("adapt/.model-*")
     first = [snapshot(policy.path, 0) for policy in policies]
     assert first[0]["model"].tobytes() == first[1]["model"].tobytes() != snapshot(copy, 5000)["model"].tobytes()
-    refined = kept.read_bytes()
     for damaged, fault in ((np.nan * first[0]["model"], "not finite"), (first[0]["model"][:, 1:], "another configuration")):
         kept.write_bytes(safetensors.numpy.save({"model": damaged}))
         with pytest.raises(BadCheckpoint, match=rf"{kept.name} is .*{fault}"):
             nano_adapt(run, TASKS[1], out=tmp_path / "damaged")
-    kept.write_bytes(refined)
     agent = policies[0].learner.agent.config
     assert (agent.batch, agent.actor_critic.discount, agent.actor_critic.learn_from) == (3, 0.9, "replay")
-    kept.unlink()
-    again = snapshot(nano_adapt(run, TASKS[1], out=tmp_path / "again").path, 0)
-    assert all(np.array_equal(again[name], first[1][name]) for name in ("model", "actor", "critic"))
     assert nano_adapt(run, TASKS[0], shots=1).evaluate(1).episodes
 
 
@@ -327,15 +325,6 @@ def test_a_task_that_pays_nothing_in_replay_is_said(overlapped, tmp_path, capsys
     never = p2e.Task("never", reward=lambda physics: 0.0)
     nano_adapt(overlapped.run, never, out=tmp_path / "never", evaluate_episodes=0)
     assert "No step in replay is paid anything" in capsys.readouterr().err
-    nano_adapt(overlapped.run, TASKS[1], out=tmp_path / "paid", evaluate_episodes=0)
-    assert "No step in replay" not in capsys.readouterr().err
-
-
-def test_an_adaptation_says_that_its_env_steps_are_its_own(overlapped, tmp_path, capsys):
-    """A report counts them from the exploration's on."""
-    nano_adapt(overlapped.run, out=tmp_path / "own", evaluate_episodes=2)
-    said = capsys.readouterr().err
-    assert f"from env step 5,000 of {overlapped.run.path}" in said and f"env step 0 of the adaptation: {TASKS[0]}: " in said
 
 
 def test_a_task_is_a_task(overlapped):

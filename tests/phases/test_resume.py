@@ -1,5 +1,6 @@
 """Nothing lost: killed, stopped, damaged or out of space, a run is resumed by the same command."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from nano import (
     TASKS,
     assert_same_arrays,
     command,
+    dies_at,
     digests,
     evaluations,
     in_turn,
@@ -32,7 +35,8 @@ from patience import PATIENCE
 import plan2explore as p2e
 from plan2explore.cli import main
 from plan2explore.envs import VectorEnv
-from plan2explore.phases.callbacks import Stopped
+from plan2explore.phases.callbacks import Evaluations, Saver, Stopped
+from plan2explore.phases.collect import Collector
 from plan2explore.phases.run import Run
 from plan2explore.phases.training import Training
 from plan2explore.replay.files import EpisodeFolder
@@ -46,15 +50,10 @@ KILLED = """
 from pathlib import Path
 from nano import *
 from sizes import quick
-from plan2explore.phases.callbacks import Evaluations, Saver
-from plan2explore.phases.collect import Collector
 from plan2explore.phases.training import Training
-die_at({moment})
-with quick():
-    {work}
+with quick(), dies_at(Training, "_update", 13, process=True):
+    nano_explore(Path({out!r}), in_turn(checkpoint_seconds=0.0))
 """
-
-
 STOPPED_TWICE = """
 import os, signal, time
 from pathlib import Path
@@ -87,53 +86,47 @@ def test_a_run_of_version_0_1_resumes_and_adapts(taken_in_turn, copy_of):
     assert all(np.any(after[name] != before[name]) for name in after if name.endswith("/params"))
 
 
-def test_a_second_ctrl_c_does_not_wait_for_the_compiler(tmp_path):
-    result = subprocess.run(
-        [sys.executable, "-c", STOPPED_TWICE.format(out=str(tmp_path / "run"))],
+def run_python(code: str) -> subprocess.CompletedProcess[str]:
+    """Runs code in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
         env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_compiler(tmp_path):
+    result = run_python(STOPPED_TWICE.format(out=str(tmp_path / "run")))
     assert result.returncode == 130, result.stderr
     assert "saving everything first, once the compiler is done (a second Ctrl-C stops at once)" in result.stderr
 
 
-def killed(out: Path, config: str, moment: str) -> None:
-    """A process that explores until it kills itself at some moment."""
-    killed_at_work(f"nano_explore(Path({str(out)!r}), {config})", moment)
+def assert_same_runs(ours: Run, theirs: Run) -> None:
+    assert_same_arrays(parameters(ours), parameters(theirs))
+    assert evaluations(ours) == evaluations(theirs) and ours.snapshots == theirs.snapshots
+    for one, other in zip(ours.episodes(), theirs.episodes(), strict=True):
+        assert one.meta == other.meta and one.state.tobytes() == other.state.tobytes()
 
 
-def killed_at_work(work: str, moment: str) -> None:
-    """A process that kills itself at some moment of its work."""
-    code = KILLED.format(work=work, moment=moment)
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE, check=False,
-    )  # fmt: skip
-    assert result.returncode == -signal.SIGKILL, result.stderr
-
-
-WHILE_COLLECTING = "Collector, 'send', 34"  # the fourth episode
-WHILE_TRAINING = "Training, '_update', 13"  # after the third
-AFTER_EVALUATION = "Saver, 'snapshot', 1"  # after the fourth, if the process was started after the second
-
-
-@pytest.mark.parametrize(
-    ("seconds", "moments"),
-    [(0.0, [WHILE_TRAINING, AFTER_EVALUATION]), (1e6, [WHILE_COLLECTING])],
-    ids=["checkpoints", "no-checkpoints"],
-)
-def test_in_turn_killed_and_resumed_ends_with_the_same_bits(seconds, moments, taken_in_turn, tmp_path):
+def test_in_turn_killed_and_resumed_ends_with_the_same_bits(taken_in_turn, tmp_path):
+    """Killed after the third episode, and, started anew after the second, after the fourth and its evaluation."""
     out = tmp_path / "run"
-    for moment in moments:
-        killed(out, f"in_turn(checkpoint_seconds={seconds})", moment)
-        assert len(EpisodeFolder(out / "episodes", read_only=True).numbers()) == (4 if moment == AFTER_EVALUATION else 3)
-        assert len(evaluations(out)) == (4 if moment == AFTER_EVALUATION else 2)
-        assert bool(Checkpoints(out / "checkpoints").steps()) == (seconds == 0)
-    run = nano_explore(out, in_turn(checkpoint_seconds=seconds))
-    assert_same_arrays(parameters(run), parameters(taken_in_turn.run))
-    assert evaluations(run) == evaluations(taken_in_turn.run)
-    assert run.snapshots == taken_in_turn.run.snapshots
-    for ours, theirs in zip(run.episodes(), taken_in_turn.run.episodes(), strict=True):
-        assert ours.meta == theirs.meta and ours.state.tobytes() == theirs.state.tobytes()
+    result = run_python(KILLED.format(out=str(out)))
+    assert result.returncode == -signal.SIGKILL, result.stderr
+    for episodes, evaluated in ((3, 2), (4, 4)):
+        assert len(EpisodeFolder(out / "episodes", read_only=True).numbers()) == episodes
+        assert len(evaluations(out)) == evaluated and Checkpoints(out / "checkpoints").steps()
+        if episodes == 3:
+            with dies_at(Saver, "snapshot", 1):
+                nano_explore(out, in_turn(checkpoint_seconds=0.0))
+    assert_same_runs(nano_explore(out, in_turn(checkpoint_seconds=0.0)), taken_in_turn.run)
+
+
+def test_in_turn_killed_before_its_first_checkpoint_ends_with_the_same_bits(taken_in_turn, tmp_path):
+    with dies_at(Collector, "send", 34):  # in the fourth episode
+        nano_explore(tmp_path / "run", in_turn(checkpoint_seconds=1e6))
+    assert len(EpisodeFolder(tmp_path / "run" / "episodes", read_only=True).numbers()) == 3
+    assert not Checkpoints(tmp_path / "run" / "checkpoints").steps()
+    assert_same_runs(nano_explore(tmp_path / "run", in_turn(checkpoint_seconds=1e6)), taken_in_turn.run)
 
 
 SHOTS = {"shots": 3, "updates_per_episode": 20, "collect": "in-turn", "checkpoint_seconds": 0.0}
@@ -142,7 +135,8 @@ SHOTS = {"shots": 3, "updates_per_episode": 20, "collect": "in-turn", "checkpoin
 def test_few_shot_killed_and_resumed_ends_with_the_same_bits(taken_in_turn, copy_of):
     """Killed in the second of three rounds: two updates of imagination and two of the first come before."""
     whole, broken = (copy_of(taken_in_turn.run, name) for name in ("whole", "broken"))
-    killed_at_work(f"nano_adapt(Run(Path({str(broken.path)!r})), **{SHOTS})", "Training, '_update', 5")
+    with dies_at(Training, "_update", 5):
+        nano_adapt(broken, **SHOTS)
     place = broken.folder.adapt / "cartpole_balance-3-shots"
     episodes = EpisodeFolder(place / "episodes", read_only=True)
     assert len(episodes.numbers()) == 2
@@ -152,34 +146,33 @@ def test_few_shot_killed_and_resumed_ends_with_the_same_bits(taken_in_turn, copy
     assert evaluations(resumed.path) == evaluations(never_killed.path)
 
 
-def test_overlap_resumes_with_all_finished_episodes(tmp_path):
+def evaluated_at(run: Run) -> list[int]:
+    return [line["env_steps"] for line in evaluations(run) if line["task"] == TASKS[0]]
+
+
+def test_overlap_resumes_with_all_finished_episodes_and_evaluates_at_once(tmp_path, capsys):
+    """Killed in the third episodes, during the evaluation of 4000; the checkpoint, and the agent in it, are of 4800."""
     out = tmp_path / "run"
-    killed(out, "overlap(checkpoint_seconds=0.0, evaluate_episodes=0)", "Collector, 'send', 27")  # the third episodes
-    before = list(Run(out).episodes())
-    assert len(before) == 4
-    run = nano_explore(out, overlap(checkpoint_seconds=0.0, evaluate_episodes=0))
-    after = list(run.episodes())
-    assert [episode.meta["seed"] for episode in after[:4]] == [episode.meta["seed"] for episode in before]
-    assert len(after) == 4 and len({episode.meta["seed"] for episode in after}) == 4
+    with dies_at(Collector, "send", 27):
+        nano_explore(out, overlap(checkpoint_seconds=0.0))
+    before = [episode.meta["seed"] for episode in Run(out).episodes()]
+    run = nano_explore(out, overlap(checkpoint_seconds=0.0))
+    assert [episode.meta["seed"] for episode in run.episodes()] == before and len(set(before)) == 4
     assert progress_of(run)["env_steps"] == 5000 and progress_of(run)["updates"] == 250
+    assert evaluated_at(run) == [2000, 4800, 5000] and run.snapshots == [2000, 4000, 5000]
+    assert "800 env steps were of unfinished episodes" in capsys.readouterr().err
     more = p2e.explore(out, 8000)
     seeds = [episode.meta["seed"] for episode in more.episodes()]
     assert len(seeds) == len(set(seeds)) == 8
     assert progress_of(more)["updates"] == 400
 
 
-@pytest.mark.parametrize(
-    ("moment", "env_steps"),
-    [("Collector, 'send', 27", [2000, 4800, 5000]), ("Evaluations, 'keep', 2", [2000, 5000])],
-    ids=["exploring", "at the goal"],
-)
-def test_a_killed_evaluation_is_made_at_once_and_says_the_env_steps_of_its_agent(moment, env_steps, tmp_path, capsys):
-    """It began at 4000; the checkpoint, and the agent in it, are of 4800 or 5000. Episodes on disk have 4000."""
-    killed(tmp_path / "run", "overlap(checkpoint_seconds=0.0)", moment)
+def test_an_evaluation_that_was_killed_at_the_goal_says_the_env_steps_of_its_agent(tmp_path, capsys):
+    with dies_at(Evaluations, "keep", 2):  # begun at 4000
+        nano_explore(tmp_path / "run", overlap(checkpoint_seconds=0.0))
     run = nano_explore(tmp_path / "run", overlap(checkpoint_seconds=0.0))
-    assert [line["env_steps"] for line in evaluations(run) if line["task"] == TASKS[0]] == env_steps
-    assert run.snapshots == [2000, 4000, 5000]
-    assert ("800 env steps were of unfinished episodes" in capsys.readouterr().err) == (4800 in env_steps)
+    assert evaluated_at(run) == [2000, 5000] and run.snapshots == [2000, 4000, 5000]
+    assert "of unfinished episodes" not in capsys.readouterr().err
 
 
 def test_the_last_updates_are_made_if_it_was_killed_before_them_at_the_goal(overlapped, copy_of):
@@ -218,18 +211,19 @@ def test_the_same_command_on_a_finished_run_does_nothing(which, request, copy_of
     assert (evaluations(again), again.snapshots, again.metrics()) == before[1:]
 
 
-def test_a_finished_run_that_is_stopped_is_finished_still(overlapped, copy_of, monkeypatch):
+def test_a_finished_run_that_is_politely_killed_is_finished_still(overlapped, copy_of, monkeypatch):
     run, fill_replay = copy_of(overlapped.run), Training.fill_replay
 
     def stop(training):
-        training.signals.stop = signal.SIGINT
+        os.kill(os.getpid(), signal.SIGTERM)
         return fill_replay(training)
 
     monkeypatch.setattr(Training, "fill_replay", stop)
     snapshots = Checkpoints(run.folder.snapshots, keep=None)
     before, earlier = progress_of(run), snapshots.load(4000)[0]
-    with pytest.raises(Stopped):
+    with pytest.raises(Stopped) as stopped:
         nano_explore(run.path, overlap())
+    assert stopped.value.status == 128 + signal.SIGTERM
     assert progress_of(run) == before and run.snapshots == [2000, 4000, 5000]
     assert_same_arrays(snapshots.load(4000)[0], earlier)
 
@@ -357,74 +351,41 @@ def is_alive(process: int) -> bool:
         return False
 
 
-class Command:
-    """The command line in a process of its own."""
-
-    def __init__(self, arguments: list[str], said: Path) -> None:
-        self.said = said
-        with open(said, "w") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "plan2explore", *arguments], env=os.environ | ENVIRONMENT, stderr=file
-            )
-
-    def stop(self, number: int) -> int:
-        """The exit status after a signal. None of its children may outlive it."""
-        workers = children(self.process.pid)
-        assert workers
-        self.process.send_signal(number)
-        status = self.process.wait(PATIENCE)
-        wait_for(lambda: not any(map(is_alive, workers)), "the end of the workers")
-        return status
-
-
-def test_ctrl_c_and_a_polite_kill_save_and_the_same_command_resumes(tmp_path, capsys):
-    out = tmp_path / "run"
+def test_ctrl_c_saves_and_the_same_command_resumes_and_so_does_a_reader_that_leaves(tmp_path, capsys):
+    """As `| tee FILE` and `| head` leave: the first is ended by Ctrl-C too."""
+    out, said = tmp_path / "run", tmp_path / "said"
     arguments = command(out, overlap(checkpoint_seconds=1e6, evaluate_episodes=0), steps=1_000_000)
-    first = Command(arguments, tmp_path / "first")
-    try:
-        wait_for((out / "metrics.jsonl").exists, "learning")
+    checkpoints, saved = Checkpoints(out / "checkpoints"), [0]
+    with contextlib.ExitStack() as stack:
+
+        def start(stdout: Any, stderr: Any) -> subprocess.Popen[bytes]:
+            lines = len(Run(out).metrics()) if out.exists() else 0
+            process = subprocess.Popen(
+                [sys.executable, "-m", "plan2explore", *arguments],
+                env=os.environ | ENVIRONMENT, stdout=stdout, stderr=stderr,
+            )  # fmt: skip
+            stack.callback(process.kill)
+            wait_for(lambda: (out / "metrics.jsonl").exists() and len(Run(out).metrics()) > lines, "learning")
+            return process
+
+        first = start(None, stack.enter_context(said.open("w")))
+        workers = children(first.pid)
         with pytest.raises(SystemExit) as refused:
             main(arguments)
-        assert refused.value.code == 2
-        assert f"is being written by process {first.process.pid}" in capsys.readouterr().err
-        assert not Checkpoints(out / "checkpoints").steps()
-        assert first.stop(signal.SIGINT) == 130
-        (saved,) = Checkpoints(out / "checkpoints").steps()
-        assert "rerun the command to resume" in first.said.read_text()
-        assert Run(out).snapshots
-        second = Command(arguments, tmp_path / "second")
-        wait_for(lambda: f"Resuming at update {saved:,}" in second.said.read_text(), "resuming")
-        lines = len(Run(out).metrics())
-        wait_for(lambda: len(Run(out).metrics()) > lines, "more learning")
-        assert second.stop(signal.SIGTERM) == 143
-        assert Checkpoints(out / "checkpoints").steps()[-1] > saved
-    finally:
-        for each in (first, locals().get("second")):
-            if each and each.process.poll() is None:
-                each.process.kill()
-
-
-@pytest.mark.parametrize("ctrl_c", [False, True], ids=["head", "ctrl-c-ends-tee-too"])
-def test_a_reader_that_leaves_saves_as_ctrl_c_does(ctrl_c, tmp_path):
-    out = tmp_path / "run"
-    arguments = command(out, overlap(checkpoint_seconds=1e6), steps=1_000_000)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "plan2explore", *arguments],
-        env=os.environ | ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    try:
-        wait_for((out / "metrics.jsonl").exists, "learning")
-        assert not Checkpoints(out / "checkpoints").steps()
-        process.stdout.close()
-        if ctrl_c:
-            process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE) == 128 + signal.SIGPIPE
-    finally:
-        process.kill()
-    (saved,) = Checkpoints(out / "checkpoints").steps()
-    assert saved > 0 and Run(out).snapshots
+        assert refused.value.code == 2 and f"is being written by process {first.pid}" in capsys.readouterr().err
+        assert workers and not checkpoints.steps()
+        first.send_signal(signal.SIGINT)
+        assert first.wait(PATIENCE) == 130 and "rerun the command to resume" in said.read_text()
+        wait_for(lambda: not any(map(is_alive, workers)), "the end of the workers")
+        saved += checkpoints.steps()
+        for ctrl_c in (True, False):
+            process = start(subprocess.PIPE, subprocess.STDOUT)
+            process.stdout.close()
+            if ctrl_c:
+                process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE) == 128 + signal.SIGPIPE
+            saved.append(checkpoints.steps()[-1])
+    assert saved == sorted(set(saved)) and len(saved) == 4 and Run(out).snapshots
 
 
 # --- A full disk ---

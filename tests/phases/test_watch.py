@@ -88,12 +88,6 @@ def test_adaptations_show_what_they_do(adapted, few_shot):
         assert not shown(folder, "histo"), "the task's policy has no intrinsic reward"
 
 
-def test_runs_without_evaluations_show_themselves_on_the_same_schedule(tmp_path):
-    run = nano_explore(tmp_path / "run", in_turn(evaluate_episodes=0))
-    assert shown(run.folder.tensorboard, "histo").keys() == histograms_at(*EVALUATED)
-    assert not shown(run.folder.tensorboard, "image") and not run.folder.evaluations_file.exists()
-
-
 def test_videos_of_long_episodes_leave_frames_out_and_keep_their_time(tmp_path):
     folder = RunFolder.create(tmp_path / "run", "explore", {})
     frames = np.zeros((500, 16, 16, 3), np.uint8)
