@@ -15,17 +15,8 @@ import tyro
 from tyro.conf import Positional, UseAppendAction, arg
 
 from . import __version__
-from .config import (
-    AdaptConfig,
-    AgentConfig,
-    ExploreConfig,
-    Preset,
-    check_counts,
-    check_seed,
-    preset_of,
-    whole_steps,
-)
-from .options import command, parse, take_option
+from .config import AdaptConfig, AgentConfig, ExploreConfig, Preset, check_seed, preset_of, whole_steps
+from .options import command, flags_of, parse, take_option
 from .streams import PlainFormatter, is_left, quiet_without_reader
 from .untrusted import printable
 
@@ -203,8 +194,6 @@ def evaluate(
 
     own = _one_task(task, reward) if task or reward else None
     policy = load_for_evaluation(path, own, None if at is None else whole_steps(at))
-    check_counts(episodes=episodes)
-    check_seed(seed)
     if json:
         check_writable(json)
     file = policy.video_file if video else None
@@ -370,8 +359,6 @@ def _run(arguments: list[str]) -> Any:
         import_modules(modules)
     files, arguments = take_option(arguments, "--config")
     if files:
-        from .config_file import flags_of
-
         first = next((at for at, word in enumerate(arguments) if word.startswith("-")), len(arguments))
         told = [flag for file in files for flag in flags_of(Path(file))]
         arguments = [*arguments[:first], *told, *arguments[first:]]  # an option of the command line comes later, and wins
@@ -387,10 +374,10 @@ def _run(arguments: list[str]) -> Any:
         where, name = VERBS[arguments[0]][0].split(":")
         return getattr(import_module(f".{where}", __package__), name)(arguments[1:])
     whole = any(word.startswith("--tyro-") for word in arguments)  # a shell's completion knows all options
-    verbs: dict[str, Any] = {
-        verb: make_dataclass(verb, [], namespace={"__doc__": told}) for verb, (_, told) in VERBS.items()
-    }
     if not whole:
+        verbs: dict[str, Any] = {
+            verb: make_dataclass(verb, [], namespace={"__doc__": told}) for verb, (_, told) in VERBS.items()
+        }
         return tyro.extras.subcommand_cli_from_dict(verbs, prog="plan2explore", args=arguments or ["--help"])
     with redirect_stdout(StringIO()) as script, suppress(SystemExit):
         verbs = {verb: _options_of(verb) for verb in VERBS}
