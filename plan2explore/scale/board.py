@@ -19,7 +19,7 @@ from ..runs.reader import is_number, read_evaluations, read_metrics
 from .cells import Cell, Outcome, locks_of, path_of, was
 
 COLUMNS = ("cell", "node", "env steps", "updates/s", "scores", "left")
-EVERY = 2.0  # seconds between looks at the runs
+EVERY, EVERY_FETCH = 2.0, 15.0  # seconds between readings of the runs: in a folder, and in storage
 ROWS = 30  # cells that are shown at once
 TAIL = 65_536  # bytes at the end of a run's metrics that are read
 
@@ -28,9 +28,9 @@ class Board:
     """Shows a sweep's cells, and keeps how they ended."""
 
     def __init__(
-        self, out: Path, cells: dict[int, Cell], places: dict[int, str], look: Callable[..., None] | None = None
+        self, out: Path, cells: dict[int, Cell], places: dict[int, str], fetch: Callable[..., None] | None = None
     ) -> None:
-        self.out, self.cells, self.places, self._look = out, cells, places, look
+        self.out, self.cells, self.places, self._fetch = out, cells, places, fetch
         before = [number for number, cell in cells.items() if was(out, cell, "finished")]
         self.outcomes = {number: Outcome("finished before") for number in before}
         self._console = PatientConsole(soft_wrap=True)
@@ -58,14 +58,14 @@ class Board:
         self.say(f"{self.places[number]}: {outcome}" + (f" on {node}" if node else ""))
 
     def show(self) -> None:
-        """Looks at the runs, if it is time to, and shows them."""
+        """Reads the runs, if it is time to, and shows them."""
         now = time.monotonic()
-        if self._live is None or now - self._shown < EVERY:
+        if self._live is None or now - self._shown < (EVERY_FETCH if self._fetch else EVERY):
             return
         self._shown = now
-        if self._look:
-            with suppress(Exception):  # whatever a storage's library raises: the next look may work
-                self._look([self.cells[number].name for number in self.cells.keys() - self.outcomes.keys()], self.out)
+        if self._fetch:
+            with suppress(Exception):  # whatever a storage's library raises: the next time may work
+                self._fetch([self.cells[number].name for number in self.cells.keys() - self.outcomes.keys()], self.out)
         self._live.update(self.table(), refresh=True)
 
     def table(self) -> Table:

@@ -8,8 +8,8 @@ import gc
 import json
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -20,7 +20,6 @@ from ..config import AdaptConfig, ExploreConfig, read_config
 from ..console import counted
 from ..phases.adapt import adapt
 from ..phases.explore import explore, refuse_other
-from ..phases.policy import Policy
 from ..phases.run import Run
 from ..phases.world import parse_task
 from ..report.achievements import score_run
@@ -93,7 +92,7 @@ def _stored(storage: Storage, cell: Cell) -> Outcome:
         if was(folder, cell, "finished"):
             return Outcome("finished before")
         with storage.mirrored(cell.name, folder, lease):
-            return _locked(folder, cell)
+            return _work(folder, cell)
 
 
 def _work(out: Path, cell: Cell) -> Outcome:
@@ -123,14 +122,9 @@ def locks_of(out: Path) -> Path:
     return out / "locks"
 
 
-@contextmanager
-def logs_of(out: Path | str, cells: Iterable[Cell]) -> Iterator[Path]:
+def logs_of(out: Path | str, cells: Iterable[Cell]) -> AbstractContextManager[Path]:
     """The sweep's folder; of a sweep in storage, one that tells which cells are finished."""
-    if isinstance(out, Path):
-        yield out
-        return
-    with Storage(out).logs([cell.name for cell in cells]) as folder:
-        yield folder
+    return nullcontext(out) if isinstance(out, Path) else Storage(out).logs([cell.name for cell in cells])
 
 
 def writing(out: Path) -> AbstractContextManager[None]:
@@ -142,11 +136,14 @@ def writing(out: Path) -> AbstractContextManager[None]:
 
 
 def run_cell(out: Path, cell: Cell) -> list[Result]:
-    """Explores, adapts if the protocol says so, and gives back every evaluation of the cell."""
+    """Explores, adapts from the cell's last snapshot if the protocol says so, and gives back every evaluation."""
     run = _explored(out, cell)
     if cell.protocol == CRAFTER:
         return [score_run(run.folder, cell.method, cell.config.seed)]
-    policy = _adapted(cell, run) if cell.adaptation else None
+    policy = None
+    if cell.adaptation:
+        at = min(run.snapshots, key=lambda steps: abs(steps - cell.steps))
+        policy = adapt(run, cell.task, config=replace(cell.adaptation, at=at, seed=cell.config.seed))
     results = results_of(run.path)
     last = final_result(cell, results)
     if last is not None and last.episodes < cell.final_episodes:
@@ -170,13 +167,6 @@ def _explored(out: Path, cell: Cell) -> Run:
     run = explore(config.world.world, goal, path, probes=tasks, config=config)
     note(out, cell, "explored")
     return run
-
-
-def _adapted(cell: Cell, run: Run) -> Policy:
-    """Few-shot adaptation from the snapshot at the cell's number of env steps."""
-    assert cell.adaptation is not None
-    at = min(run.snapshots, key=lambda steps: abs(steps - cell.steps))
-    return adapt(run, cell.task, config=replace(cell.adaptation, at=at, seed=cell.config.seed))
 
 
 def final_result(cell: Cell, results: Sequence[Result]) -> Result | None:

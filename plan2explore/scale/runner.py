@@ -49,13 +49,13 @@ def run_cells(out: Path | str, cells: Sequence[Cell], runner: Runner) -> int:
     if isinstance(out, Path):
         check_folder(out)
         check_links(out, foreign="runs")  # each run is checked where it is opened
-    if runner.cell is not None and not 1 <= runner.cell <= len(cells):
-        raise ValueError(f"--cell is from 1 to {len(cells)} here; got {runner.cell}.")
     if runner.on == "ray" and (runner.cell is not None or runner.list):
         raise ValueError("--on ray runs all cells: leave out --cell and --list.")
     numbered = dict(enumerate(cells, 1))
     if runner.cell is not None:
-        numbered = {runner.cell: cells[runner.cell - 1]}
+        if runner.cell not in numbered:
+            raise ValueError(f"--cell is from 1 to {len(cells)} here; got {runner.cell}.")
+        numbered = {runner.cell: numbered[runner.cell]}
     places = {number: f"[{number}/{len(cells)}] {cell.name}" for number, cell in numbered.items()}
     if runner.list:
         with logs_of(out, cells) as folder:

@@ -173,7 +173,7 @@ def test_a_copy_that_breaks_off_leaves_a_whole_checkpoint_with_what_belongs_to_i
     run, left = tmp_path / "runs/cell", [requests]
     run.mkdir(parents=True)
     (run / "lock").write_text("")
-    mirror = Mirror(memory, "runs/cell", tmp_path, Mock(), ())
+    mirror = Mirror(memory, "runs/cell", tmp_path, Mock())
     for steps in (1, 2):
         save(run / "checkpoints", steps)
         mirror.copy()
@@ -224,17 +224,16 @@ def test_tables_read_a_copy_without_what_they_do_not_need(memory, tmp_path, monk
 
 
 def test_the_table_of_a_sweep_shows_cells_whose_holders_live(memory, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "LOOK", 0.0)
     lines = [{"env_steps": 1000 * i, "time": 10.0 * i, "update": 50 * i} for i in (1, 2)]
     for name in ("cell-1", "cell-2"):
         memory.fs.pipe_file(
             memory.at(f"runs/{name}/metrics.jsonl"), "".join(json.dumps(line) + "\n" for line in lines).encode()
         )
-    board = Board(tmp_path, {number: nano_cell(number) for number in (1, 2)}, {1: "one", 2: "two"}, memory.look)
+    board = Board(tmp_path, {number: nano_cell(number) for number in (1, 2)}, {1: "one", 2: "two"}, memory.fetch_progress)
     Lease(memory, "cell-2")._claim(1)  # its process died
     with Lease(memory, "cell-1").held():
         while not (tmp_path / "locks" / "cell-1").exists():  # a sign of life
-            memory.look(["cell-1", "cell-2"], tmp_path)
+            memory.fetch_progress(["cell-1", "cell-2"], tmp_path)
             time.sleep(0.02)
     table = board.table()
     assert table.title == "1 running, 1 waiting"
