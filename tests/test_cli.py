@@ -12,6 +12,7 @@ import sys
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import imageio_ffmpeg
 import numpy as np
@@ -106,12 +107,18 @@ def test_a_folder_may_have_dots_in_its_name_and_may_be_there(tmp_path):
     check_folder(tmp_path / "x.mp4")
 
 
-def test_ctrl_c_ends_with_130(monkeypatch, capsys):
-    def interrupted(arguments):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("plan2explore.cli._run", interrupted)
-    assert run(capsys, "doctor")[0] == 130
+@pytest.mark.parametrize(
+    ("raised", "status", "said"),
+    [
+        (KeyboardInterrupt(), 130, "stopped"),
+        (Stopped(signal.SIGTERM), 143, "stopped"),
+        (BrokenPipeError("ffmpeg has ended"), 2, "ffmpeg has ended"),  # a pipe that is not the reader's
+        (NotFiniteError("The loss of 'model' was not finite"), 2, "The loss of 'model' was not finite"),
+    ],
+)
+def test_what_ends_a_command_has_its_status_and_a_sentence(monkeypatch, capsys, raised, status, said):
+    monkeypatch.setattr("plan2explore.cli._run", Mock(side_effect=raised))
+    assert run(capsys, "explore", "walker") == (status, "", f"plan2explore: {said}\n")
 
 
 def assert_quiet_without_reader(*command):
@@ -141,15 +148,6 @@ def test_a_console_whose_reader_left_ends_quietly():
     """Consoles of rich exit by themselves, with a status that would mean a fault."""
     code = "from plan2explore import cli, doctor; doctor.CHECKS = (); cli.main(['doctor'])"
     assert_quiet_without_reader(sys.executable, "-c", code)
-
-
-def test_a_broken_pipe_elsewhere_is_said(monkeypatch, capsys):
-    def broken(arguments):
-        raise BrokenPipeError("ffmpeg has ended")
-
-    monkeypatch.setattr("plan2explore.cli._run", broken)
-    status, _, error = run(capsys, "look", "walker")
-    assert status == 2 and error == "plan2explore: ffmpeg has ended\n"
 
 
 def test_help_and_version_do_not_load_the_simulator():
@@ -333,17 +331,18 @@ def test_options_are_read_from_a_file_and_the_command_line_wins(monkeypatch, cap
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (None, "cannot be read: No such file"),
-        ("steps = = 3", "is neither TOML (.toml) nor YAML"),
-        ("", "has no options"),
+        (None, "run.toml cannot be read: No such file"),
+        ("steps = = 3", "run.toml is neither TOML (.toml) nor YAML"),
+        ("", "run.yaml has no options"),
+        ('presett = "tiny"', "Unrecognized options: --presett"),
     ],
 )
 def test_a_config_file_that_cannot_be_used_is_said(capsys, tmp_path, text, sentence):
     file = tmp_path / ("run.yaml" if text == "" else "run.toml")
     if text is not None:
         file.write_text(text)
-    status, _, error = run(capsys, "explore", "walker", "--config", str(file))
-    assert status == 2 and sentence in error and str(file) in error
+    status, printed, error = run(capsys, "explore", "walker", "--config", str(file))
+    assert status == 2 and sentence in printed + error
 
 
 COMPLETE = """source {script}
@@ -378,12 +377,6 @@ def completion(tmp_path_factory):
         main(["--tyro-print-completion", "bash"])
     file.write_text(printed.getvalue())
     return file
-
-
-def test_an_unknown_option_of_a_config_file_is_named(capsys, tmp_path):
-    (tmp_path / "run.toml").write_text('presett = "tiny"')
-    status, printed, error = run(capsys, "explore", "walker", "--config", str(tmp_path / "run.toml"))
-    assert status == 2 and "--presett" in printed + error
 
 
 @pytest.mark.parametrize(
@@ -485,23 +478,6 @@ def test_a_world_that_cannot_draw_itself_leaves_nothing(capsys, tmp_path, monkey
 def test_the_package_lists_what_it_is_for():
     assert dir(plan2explore) == sorted([*plan2explore.__all__, "__version__"])
     assert all(hasattr(plan2explore, name) for name in dir(plan2explore))
-
-
-def test_numbers_that_are_not_finite_end_in_a_sentence(monkeypatch, capsys):
-    def broken(arguments):
-        raise NotFiniteError("The loss of 'model' was not finite")
-
-    monkeypatch.setattr("plan2explore.cli._run", broken)
-    status, _, error = run(capsys, "explore", "walker")
-    assert status == 2 and "The loss of 'model' was not finite" in error
-
-
-def test_a_stop_by_a_signal_has_its_status(monkeypatch, capsys):
-    def stopped(arguments):
-        raise Stopped(signal.SIGTERM)
-
-    monkeypatch.setattr("plan2explore.cli._run", stopped)
-    assert run(capsys, "explore", "walker")[0] == 143
 
 
 MODELS = Path(__file__).parents[1] / "examples" / "models"

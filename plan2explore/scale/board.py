@@ -31,15 +31,15 @@ class Board:
         self, out: Path, cells: dict[int, Cell], places: dict[int, str], fetch: Callable[..., None] | None = None
     ) -> None:
         self.out, self.cells, self.places, self._fetch = out, cells, places, fetch
-        before = [number for number, cell in cells.items() if was(out, cell, "finished")]
-        self.outcomes = {number: Outcome("finished before") for number in before}
+        self.outcomes: dict[int, Outcome] = {}
         self._console = PatientConsole(soft_wrap=True)
         self._live = Live(console=self._console, auto_refresh=False, transient=True) if self._console.is_terminal else None
         self._began, self._shown = time.time(), 0.0
 
     def __enter__(self) -> "Board":
-        for number, outcome in self.outcomes.items():
-            self.say(f"{self.places[number]}: {outcome}")
+        for number, cell in self.cells.items():
+            if was(self.out, cell, "finished"):
+                self.end(number, Outcome("finished before"))
         if self._live:
             self._live.start()
         return self
@@ -52,7 +52,7 @@ class Board:
         """A line that stays."""
         self._console.print(text, highlight=False, markup=False)
 
-    def end(self, number: int, outcome: Outcome, node: str) -> None:
+    def end(self, number: int, outcome: Outcome, node: str = "") -> None:
         """A cell ended."""
         self.outcomes[number] = outcome
         self.say(f"{self.places[number]}: {outcome}" + (f" on {node}" if node else ""))
@@ -70,7 +70,7 @@ class Board:
 
     def table(self) -> Table:
         """A row for each cell that runs, and how many others there are."""
-        running = {number: node for number in self.cells.keys() - self.outcomes.keys() if (node := self.node_of(number))}
+        running = {number: node for number in self.cells.keys() - self.outcomes.keys() if (node := self._node_of(number))}
         waiting = len(self.cells) - len(self.outcomes) - len(running)
         ended = Counter(str(outcome.state) for outcome in self.outcomes.values())
         counts = {"running": len(running), "waiting": waiting, **ended}
@@ -81,7 +81,7 @@ class Board:
             table.caption = f"and {counted(len(running) - ROWS, 'cell')} more"
         return table
 
-    def node_of(self, number: int) -> str:
+    def _node_of(self, number: int) -> str:
         """The machine whose process has had a cell since this sweep began; empty if none has."""
         lock = locks_of(self.out) / self.cells[number].name
         try:

@@ -191,15 +191,15 @@ def _score(cell: Cell, results: Sequence[Result]) -> str:
 
 def was(out: Path, cell: Cell, state: str) -> bool:
     """Whether the cell came so far (explored, finished) with these settings, and its run is still there."""
-    run, file = _id_of(path_of(out, cell)), out / "cells.jsonl"
-    if run is None:
+    expected = {"state": state, "run": _id_of(path_of(out, cell))}
+    if state == "finished":  # each protocol has an end of its own
+        expected["protocol"] = cell.protocol
+    file = out / "cells.jsonl"
+    if expected["run"] is None or not file.exists():
         return False
     start = json.dumps({"cell": cell.name}).removesuffix("}").encode()
-    lines = _lines(file, file.stat().st_size if file.exists() else 0).get(start, [])
-    ours = [line for line in map(parse_object, lines) if line and (line.get("state"), line.get("run")) == (state, run)]
-    if state == "finished":  # each protocol has an end of its own
-        ours = [line for line in ours if line.get("protocol") == cell.protocol]
-    return any(_covers(line.get("settings"), cell, state) for line in ours)
+    lines = filter(None, map(parse_object, _lines(file, file.stat().st_size).get(start, [])))
+    return any(expected.items() <= line.items() and _covers(line.get("settings"), cell, state) for line in lines)
 
 
 @lru_cache(maxsize=1)

@@ -74,6 +74,9 @@ def check_agent(name: str, host: int | None = None) -> None:
         given = all_of_them.join_hosts({name: np.asarray(array[:, mine]) for name, array in whole.items()})
     with alike, mock.patch.multiple(latents, **draws), mock.patch.multiple(policies, **draws):
         shared, shared_metrics = all_of_them.update_block(all_of_them.init(jax.random.key(1)), given)
+        if host == 1:  # one of them compares
+            jax.block_until_ready(shared)
+            return
         state, metrics = one.update_block(one.init(jax.random.key(1)), whole)
     assert metrics.keys() == shared_metrics.keys()
     for metric, values in metrics.items():
@@ -98,9 +101,8 @@ def check_noise() -> None:
 
 
 def check_bench() -> None:
-    """`bench update --devices 2` times one and two."""
-    trials = {devices: Trial(PAPER, SPACES, 1, devices) for devices in (1, 2)}
-    print("bench", [devices for devices, trial in trials.items() if trial.measure(repeats=1)[0] > 0])
+    """`bench update --devices 2` times an update of two."""
+    print("bench", Trial(PAPER, SPACES, 1, devices=2).measure(repeats=1)[0] > 0)
 
 
 def check_run(out: Path) -> None:
