@@ -25,21 +25,19 @@ TAIL = 65_536  # bytes at the end of a run's metrics that are read
 
 
 class Board:
-    """Shows a sweep's cells, and keeps how they ended."""
+    """Shows a sweep's cells by their titles, and keeps how they ended."""
 
-    def __init__(
-        self, out: Path, cells: dict[int, Cell], places: dict[int, str], fetch: Callable[..., None] | None = None
-    ) -> None:
-        self.out, self.cells, self.places, self._fetch = out, cells, places, fetch
-        self.outcomes: dict[int, Outcome] = {}
+    def __init__(self, out: Path, cells: dict[str, Cell], fetch: Callable[[list[str], Path], None] | None = None) -> None:
+        self.out, self.cells, self._fetch = out, cells, fetch
+        self.outcomes: dict[str, Outcome] = {}
         self._console = PatientConsole(soft_wrap=True)
         self._live = Live(console=self._console, auto_refresh=False, transient=True) if self._console.is_terminal else None
         self._began, self._shown = time.time(), 0.0
 
     def __enter__(self) -> "Board":
-        for number, cell in self.cells.items():
+        for title, cell in self.cells.items():
             if was(self.out, cell, "finished"):
-                self.end(number, Outcome("finished before"))
+                self.end(title, Outcome("finished before"))
         if self._live:
             self._live.start()
         return self
@@ -52,10 +50,10 @@ class Board:
         """A line that stays."""
         self._console.print(text, highlight=False, markup=False)
 
-    def end(self, number: int, outcome: Outcome, node: str = "") -> None:
+    def end(self, title: str, outcome: Outcome, node: str = "") -> None:
         """A cell ended."""
-        self.outcomes[number] = outcome
-        self.say(f"{self.places[number]}: {outcome}" + (f" on {node}" if node else ""))
+        self.outcomes[title] = outcome
+        self.say(f"{title}: {outcome}" + (f" on {node}" if node else ""))
 
     def show(self) -> None:
         """Reads the runs, if it is time to, and shows them."""
@@ -65,25 +63,25 @@ class Board:
         self._shown = now
         if self._fetch:
             with suppress(Exception):  # whatever a storage's library raises: the next time may work
-                self._fetch([self.cells[number].name for number in self.cells.keys() - self.outcomes.keys()], self.out)
+                self._fetch([cell.name for title, cell in self.cells.items() if title not in self.outcomes], self.out)
         self._live.update(self.table(), refresh=True)
 
     def table(self) -> Table:
         """A row for each cell that runs, and how many others there are."""
-        running = {number: node for number in self.cells.keys() - self.outcomes.keys() if (node := self._node_of(number))}
-        waiting = len(self.cells) - len(self.outcomes) - len(running)
+        unfinished = {title: cell for title, cell in self.cells.items() if title not in self.outcomes}
+        running = {title: node for title, cell in unfinished.items() if (node := self._node_of(cell))}
         ended = Counter(str(outcome.state) for outcome in self.outcomes.values())
-        counts = {"running": len(running), "waiting": waiting, **ended}
+        counts = {"running": len(running), "waiting": len(unfinished) - len(running), **ended}
         table = Table(*COLUMNS, box=None, title=", ".join(f"{count} {state}" for state, count in counts.items() if count))
-        for number in sorted(running)[:ROWS]:
-            table.add_row(*map(escape, (self.places[number], running[number], *self._how_far(self.cells[number]))))
+        for title in list(running)[:ROWS]:
+            table.add_row(*map(escape, (title, running[title], *self._how_far(self.cells[title]))))
         if len(running) > ROWS:
             table.caption = f"and {counted(len(running) - ROWS, 'cell')} more"
         return table
 
-    def _node_of(self, number: int) -> str:
+    def _node_of(self, cell: Cell) -> str:
         """The machine whose process has had a cell since this sweep began; empty if none has."""
-        lock = locks_of(self.out) / self.cells[number].name
+        lock = locks_of(self.out) / cell.name
         try:
             holder = parse_object(lock.read_bytes()) if lock.stat().st_mtime >= self._began else None
         except OSError:

@@ -26,24 +26,24 @@ POLL = 1.0  # seconds for which tasks are waited for at a time
 MEMORY = 0.8  # of its share of a GPU that a cell's JAX takes: the rest is for the driver and for whoever shares it
 
 
-def run_on_ray(out: Path | str, cells: dict[int, Cell], places: dict[int, str], options: RayOptions) -> dict[int, Outcome]:
-    """How every cell ended. Ctrl-C lets the running ones save what they have first."""
+def run_on_ray(out: Path | str, cells: dict[str, Cell], options: RayOptions) -> dict[str, Outcome]:
+    """How every cell ended, by its title. Ctrl-C lets the running ones save what they have first."""
     out = out.resolve() if isinstance(out, Path) else out
     fetch = Storage(out).fetch_progress if isinstance(out, str) else None
-    with logs_of(out, cells.values()) as folder, Board(folder, cells, places, fetch) as board:
+    with logs_of(out, cells.values()) as folder, Board(folder, cells, fetch) as board:
         ray.init(address=options.address, log_to_driver=False, logging_level="warning")
         try:
             task, needs, given = ray.remote(run_there), needs_of(options), ray.put(registered())
             waiting = {
-                task.options(name=cell.name, **needs).remote(out, cell, given): number
-                for number, cell in cells.items()
-                if number not in board.outcomes
+                task.options(name=cell.name, **needs).remote(out, cell, given): title
+                for title, cell in cells.items()
+                if title not in board.outcomes
             }
             with first_interrupt_noted() as asked:
                 while waiting and not asked:
                     for ref in ray.wait(list(waiting), num_returns=len(waiting), timeout=POLL)[0]:
-                        number = waiting.pop(ref)
-                        board.end(number, *_outcome(folder, cells[number], ref))
+                        title = waiting.pop(ref)
+                        board.end(title, *_outcome(folder, cells[title], ref))
                     board.show()
             if waiting:
                 board.say("Stopping: the cells that run save everything first (a second Ctrl-C stops at once) ...")

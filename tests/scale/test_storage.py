@@ -229,7 +229,7 @@ def test_the_table_of_a_sweep_shows_cells_whose_holders_live(memory, tmp_path, m
         memory.fs.pipe_file(
             memory.at(f"runs/{name}/metrics.jsonl"), "".join(json.dumps(line) + "\n" for line in lines).encode()
         )
-    board = Board(tmp_path, {number: nano_cell(number) for number in (1, 2)}, {1: "one", 2: "two"}, memory.fetch_progress)
+    board = Board(tmp_path, {"one": nano_cell(1), "two": nano_cell(2)}, memory.fetch_progress)
     Lease(memory, "cell-2")._claim(1)  # its process died
     with Lease(memory, "cell-1").held():
         while not (tmp_path / "locks" / "cell-1").exists():  # a sign of life
