@@ -360,8 +360,8 @@ def _run(arguments: list[str]) -> Any:
     files, arguments = take_option(arguments, "--config")
     if files:
         first = next((at for at, word in enumerate(arguments) if word.startswith("-")), len(arguments))
-        told = [flag for file in files for flag in flags_of(Path(file))]
-        arguments = [*arguments[:first], *told, *arguments[first:]]  # an option of the command line comes later, and wins
+        given = [flag for file in files for flag in flags_of(Path(file))]
+        arguments = [*arguments[:first], *given, *arguments[first:]]  # an option of the command line comes later, and wins
     if arguments[:1] == ["--version"]:
         print(f"plan2explore {__version__}")
         return 0

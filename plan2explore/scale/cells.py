@@ -30,7 +30,7 @@ from .storage import Lease, Storage
 
 CRAFTER = "crafter"
 """The protocol that scores achievements, and the only task of its cells."""
-FREE = 1.0  # seconds between looks at a cell that another process has
+FREE = 1.0  # seconds until a cell that another process has is tried again
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class Outcome(NamedTuple):
     text: str = ""
 
     def __str__(self) -> str:
-        told = {"finished": self.text, "failed": f"failed: {self.text}", "left": f"left to {self.text}"}
-        return told.get(self.state, self.state)
+        texts = {"finished": self.text, "failed": f"failed: {self.text}", "left": f"left to {self.text}"}
+        return texts.get(self.state, self.state)
 
 
 def attempt(out: Path | str, cell: Cell, wait: bool = False) -> Outcome:
     """Runs a cell, or resumes it, unless it is finished or another process has it; with `wait`, until none has it.
 
-    Whatever goes wrong inside the cell is noted and told: the others may well work.
+    Whatever goes wrong inside the cell is noted and returned: the others may well work.
     """
     while True:
         try:
@@ -212,7 +212,7 @@ def _lines(file: Path, size: int) -> dict[bytes, list[bytes]]:
 
 
 def _covers(found: Any, cell: Cell, state: str) -> bool:
-    """An exploration that went further holds the shorter one; an adaptation has to begin where it was told to."""
+    """An exploration that went further holds the shorter one; an adaptation has to begin at the same env step."""
     try:
         steps, config = int(found["steps"]), read_config(ExploreConfig, found["config"])  # newer settings have defaults
         adaptation = None if found["adaptation"] is None else read_config(AdaptConfig, found["adaptation"])

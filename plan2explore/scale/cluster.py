@@ -74,7 +74,7 @@ def first_interrupt_noted() -> Iterator[list[int]]:
 
 
 def needs_of(options: RayOptions) -> dict[str, Any]:
-    """What Ray is told of a cell: what it takes of a node, and how often it is begun."""
+    """Ray's options for a cell: what it takes of a node, and how often it is begun."""
     there = ray.cluster_resources()
     all_cpus, all_gpus = there.get("CPU", 0), there.get("GPU", 0)
     gpus, cpus = options.gpus_per_cell, options.cpus_per_cell

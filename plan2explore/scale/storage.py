@@ -115,16 +115,16 @@ class Storage:
             for name, content in before.items():
                 _write(folder / name, content)
             yield folder
-            there = {name: (folder / name).read_bytes() for name in LOGS if (folder / name).exists()}
-            added = {name: text[len(before.get(name, b"")) :] for name, text in there.items()}
+            files = [folder / name for name in LOGS if (folder / name).exists()]
+            added = {file.name: file.read_bytes()[len(before.get(file.name, b"")) :] for file in files}
             if not any(added.values()):
                 return
             with Lease(self, "files").held(wait=True):
                 now = self.read(added)
                 for name, lines in added.items():
-                    head = there[name].partition(b"\n")[0] + b"\n" if name.endswith(".csv") else b""
-                    old = now.get(name, b"")
-                    self.fs.pipe_file(self.at(name), old + (lines.removeprefix(head) if old else there[name]))
+                    if name.endswith(".csv") and name in now and name not in before:  # others wrote its header meanwhile
+                        lines = lines.partition(b"\n")[2]
+                    self.fs.pipe_file(self.at(name), now.get(name, b"") + lines)
 
     @contextmanager
     def mirrored(self, name: str, folder: Path, lease: "Lease") -> Iterator[None]:
