@@ -25,18 +25,14 @@ def blocks(*pages: str) -> str:
     return "\n".join(block for page in pages for block in re.findall(r"```python\n(.*?)```", PAGES[page].read_text(), re.S))
 
 
-OTHERS = [(page,) for page in PAGES if page not in ("README", *JOURNEY) and blocks(page)]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("programs", [[("README",)], [JOURNEY], OTHERS], ids=["README", "journey", "others"])
-def test_the_blocks_of_pages_run(programs, tmp_path, monkeypatch):
-    """Each program in a folder of its own, all in one process: importing JAX takes longer than most of them."""
+def test_the_blocks_of_all_pages_run(tmp_path):
+    """Each page in a folder of its own, all in one process, which imports and compiles once what they share."""
+    programs = [(page,) for page in PAGES if page not in JOURNEY and blocks(page)] + [JOURNEY]
     for pages in programs:
         (folder := tmp_path / pages[0]).mkdir()
         (folder / "blocks.py").write_text(blocks(*pages))
         (folder / "examples").symlink_to(ROOT / "examples")
-    monkeypatch.delenv("XLA_FLAGS")
     command = [sys.executable, "-c", PROGRAM, *(str(tmp_path / pages[0]) for pages in programs)]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert result.returncode == 0, result.stderr
