@@ -500,7 +500,8 @@ def test_modules_are_imported_from_the_command_line_and_arguments_reach_the_envi
     look = ["look", "gymnasium:Dot-v0", "--env-arg", "start=0.5", "--size", "16", "--action-repeat", "1"]
     status, _, said = run(capsys, *look)
     assert status == 2 and "add --import MODULE" in said
-    status, printed, _ = run(capsys, *look, "--import", "cli_worlds")
+    (tmp_path / "look.toml").write_text('import = ["json", "cli_worlds"]')
+    status, printed, _ = run(capsys, *look, "--config", "look.toml", "--import", "math")
     assert status == 0 and "4 agent steps" in printed
     assert (tmp_path / "look" / "gymnasium_Dot-v0_start_0.5.png").is_file()
     status, _, said = run(capsys, "look", "walker", "--env-arg", "start=1")
