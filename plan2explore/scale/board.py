@@ -63,12 +63,16 @@ class Board:
         self._shown = now
         if self._fetch:
             with suppress(Exception):  # whatever a storage's library raises: the next time may work
-                self._fetch([cell.name for title, cell in self.cells.items() if title not in self.outcomes], self.out)
+                self._fetch([cell.name for cell in self.unfinished().values()], self.out)
         self._live.update(self.table(), refresh=True)
+
+    def unfinished(self) -> dict[str, Cell]:
+        """Cells that have not ended, by their titles."""
+        return {title: cell for title, cell in self.cells.items() if title not in self.outcomes}
 
     def table(self) -> Table:
         """A row for each cell that runs, and how many others there are."""
-        unfinished = {title: cell for title, cell in self.cells.items() if title not in self.outcomes}
+        unfinished = self.unfinished()
         running = {title: node for title, cell in unfinished.items() if (node := self._node_of(cell))}
         ended = Counter(str(outcome.state) for outcome in self.outcomes.values())
         counts = {"running": len(running), "waiting": len(unfinished) - len(running), **ended}

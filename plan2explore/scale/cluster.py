@@ -36,8 +36,7 @@ def run_on_ray(out: Path | str, cells: dict[str, Cell], options: RayOptions) -> 
             task, needs, given = ray.remote(run_there), needs_of(options), ray.put(registered())
             waiting = {
                 task.options(name=cell.name, **needs).remote(out, cell, given): title
-                for title, cell in cells.items()
-                if title not in board.outcomes
+                for title, cell in board.unfinished().items()
             }
             with first_interrupt_noted() as asked:
                 while waiting and not asked:

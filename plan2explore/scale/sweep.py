@@ -94,13 +94,12 @@ def _varied(command: SweepCommand, arguments: list[str], preset: str) -> list[tu
     """The command with each combination of values that a setting is varied over, and what the combination is called."""
     axes = []
     for text in command.vary:
-        name, equals, values = text.partition("=")
-        if not equals or not name or not values:
+        name, _, values = text.partition("=")
+        if not name or not values:
             raise ValueError(f"--vary is a setting and its values, such as agent.batch=16,32; got {text!r}.")
-        axes.append([(name, value) for value in values.split(",")])
+        axes.append([f"{name}={value}" for value in values.split(",")])
     found = []
-    for chosen in product(*axes):
-        settings = [f"{name}={value}" for name, value in chosen]
+    for settings in product(*axes):
         given = parse([*arguments, *(f"--{setting}" for setting in settings)], preset)
         found.append((re.sub(r"[^\w.=+-]", "_", "-".join([preset, *settings])), given))
     return found
