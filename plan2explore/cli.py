@@ -15,17 +15,8 @@ import tyro
 from tyro.conf import Positional, UseAppendAction, arg
 
 from . import __version__
-from .config import (
-    AdaptConfig,
-    AgentConfig,
-    ExploreConfig,
-    Preset,
-    check_counts,
-    check_seed,
-    preset_of,
-    whole_steps,
-)
-from .options import command, parse, take_option
+from .config import AdaptConfig, AgentConfig, ExploreConfig, Preset, check_seed, preset_of, whole_steps
+from .options import command, flags_of, parse, take_option
 from .streams import PlainFormatter, is_left, quiet_without_reader
 from .untrusted import printable
 
@@ -203,8 +194,6 @@ def evaluate(
 
     own = _one_task(task, reward) if task or reward else None
     policy = load_for_evaluation(path, own, None if at is None else whole_steps(at))
-    check_counts(episodes=episodes)
-    check_seed(seed)
     if json:
         check_writable(json)
     file = policy.video_file if video else None
@@ -363,18 +352,16 @@ def _status(arguments: list[str]) -> Any:
 
 
 def _run(arguments: list[str]) -> Any:
+    files, arguments = take_option(arguments, "--config")
+    if files:
+        first = next((at for at, word in enumerate(arguments) if word.startswith("-")), len(arguments))
+        given = [flag for file in files for flag in flags_of(Path(file))]
+        arguments = [*arguments[:first], *given, *arguments[first:]]  # an option of the command line comes later, and wins
     modules, arguments = take_option(arguments, "--import")
     if modules:
         from .envs.registered import import_modules
 
         import_modules(modules)
-    files, arguments = take_option(arguments, "--config")
-    if files:
-        from .config_file import flags_of
-
-        first = next((at for at, word in enumerate(arguments) if word.startswith("-")), len(arguments))
-        told = [flag for file in files for flag in flags_of(Path(file))]
-        arguments = [*arguments[:first], *told, *arguments[first:]]  # an option of the command line comes later, and wins
     if arguments[:1] == ["--version"]:
         print(f"plan2explore {__version__}")
         return 0
@@ -386,11 +373,9 @@ def _run(arguments: list[str]) -> Any:
             arguments = [str(local_copy(word, bulk)) if isinstance(place_of(word), str) else word for word in arguments]
         where, name = VERBS[arguments[0]][0].split(":")
         return getattr(import_module(f".{where}", __package__), name)(arguments[1:])
-    whole = any(word.startswith("--tyro-") for word in arguments)  # a shell's completion knows all options
-    verbs: dict[str, Any] = {
-        verb: make_dataclass(verb, [], namespace={"__doc__": told}) for verb, (_, told) in VERBS.items()
-    }
-    if not whole:
+    verbs: dict[str, Any]
+    if not any(word.startswith("--tyro-") for word in arguments):  # a shell's completion knows all options
+        verbs = {verb: make_dataclass(verb, [], namespace={"__doc__": about}) for verb, (_, about) in VERBS.items()}
         return tyro.extras.subcommand_cli_from_dict(verbs, prog="plan2explore", args=arguments or ["--help"])
     with redirect_stdout(StringIO()) as script, suppress(SystemExit):
         verbs = {verb: _options_of(verb) for verb in VERBS}

@@ -29,6 +29,15 @@ class Limits:
     above: bool = False
     """Whether it has to be above the least."""
 
+    def check(self, name: str, value: float) -> None:
+        """Refuses a number that is not within the limits."""
+        if (self.least < value if self.above else self.least <= value) and value <= self.most:
+            return
+        expected = f"{'above' if self.above else 'at least'} {self.least}" + ", and finite" * isinstance(value, float)
+        if self.most < LARGEST or (value > self.most and not self.above):
+            expected = f"from {self.least} to {self.most}"
+        raise ValueError(f"{name} must be {expected}; got {value!s:.40}.")
+
 
 Natural = Annotated[int, Limits()]
 Positive = Annotated[float, Limits(above=True)]
@@ -267,78 +276,52 @@ ROBUST = ActorCriticConfig(
 """Actor-critics that neither diverge nor become deterministic, whatever the scale of rewards."""
 
 small = AgentConfig(
-    model=ModelConfig(deter=200, stoch=30, hidden=200, conv_depth=16, proprio_width=200, reward_width=200),
-    intrinsic=IntrinsicConfig(width=400),
-    actor_critic=replace(ROBUST, actor_width=200, critic_width=200),
-    batch=24,
-    epsilon=1e-7,
-)
+    ModelConfig(deter=200, stoch=30, hidden=200, conv_depth=16, proprio_width=200, reward_width=200),
+    IntrinsicConfig(width=400), replace(ROBUST, actor_width=200, critic_width=200), batch=24, epsilon=1e-7,
+)  # fmt: skip
 """About a tenth of the paper's cost, with robust actor-critics."""
 
+TINY_MODEL: dict[str, Any] = dict(
+    hidden=64, conv_depth=8, proprio_width=64, proprio_depth=2, reward_width=64, learning_rate=1e-3, unroll=1
+)
+TINY_ACTOR_CRITIC: dict[str, Any] = dict(
+    actor_gradient="reinforce", actor_width=64, actor_depth=2, critic_width=64, critic_depth=2, actor_learning_rate=1e-3,
+    critic_learning_rate=1e-3, unroll=1,
+)  # fmt: skip
+TINY: dict[str, Any] = dict(batch=8, length=16, precision="float32")
+"""What presets for CPUs have in common."""
+
 tiny = AgentConfig(
-    model=ModelConfig(
-        deter=64, stoch=16, hidden=64, conv_depth=8, proprio_width=64, reward_width=64, unroll=1,
-        proprio_scale=1000.0, rep_scale=0.1, free_nats=1.0, learning_rate=1e-3,
-    ),
-    intrinsic=IntrinsicConfig(width=64, normalize=True, scale=1.0, learning_rate=1e-3),
-    actor_critic=replace(
-        ROBUST, actor_gradient="reinforce", horizon=10, actor_width=64, actor_depth=2, critic_width=64, critic_depth=2,
-        actor_learning_rate=1e-3, critic_learning_rate=1e-3, unroll=1,
-    ),
-    batch=8,
-    length=16,
-    updates_per_episode=500,
-    epsilon=1e-7,
-    precision="float32",
+    ModelConfig(deter=64, stoch=16, proprio_scale=1000.0, rep_scale=0.1, free_nats=1.0, **TINY_MODEL),
+    IntrinsicConfig(width=64, normalize=True, scale=1.0, learning_rate=1e-3),
+    replace(ROBUST, horizon=10, **TINY_ACTOR_CRITIC), updates_per_episode=500, epsilon=1e-7, **TINY,
 )  # fmt: skip
 """The paper's pieces on CPUs, from 32x32 images or vectors."""
 
-MODERN_AC = replace(
-    ROBUST, actor_gradient="reinforce", critic_head="two_hot", norm=True, explorer_entropy=1e-3,
-    actor_width=256, actor_depth=3, critic_width=256, critic_depth=3, actor_learning_rate=1e-4, critic_learning_rate=1e-4,
-    discount=1 - 1 / 333, unroll=5,
-)  # fmt: skip
-
 modern = AgentConfig(
-    model=ModelConfig(
-        latent="categorical", core="block_gru", deter=2048, stoch=32, classes=16, hidden=256, prior_depth=2, norm=True,
-        symlog=True, proprio_scale=1000.0, reward_head="two_hot", proprio_width=256, proprio_depth=3, reward_width=256,
-        reward_depth=1, free_nats=1.0, rep_scale=0.1, learning_rate=3e-4, unroll=10,
+    ModelConfig(
+        latent="categorical", core="block_gru", deter=2048, stoch=32, hidden=256, prior_depth=2, norm=True, symlog=True,
+        proprio_scale=1000.0, reward_head="two_hot", proprio_width=256, proprio_depth=3, reward_width=256, reward_depth=1,
+        free_nats=1.0, rep_scale=0.1, learning_rate=3e-4,
     ),
-    intrinsic=IntrinsicConfig(width=512, normalize=True, scale=1.0, learning_rate=3e-4),
-    actor_critic=MODERN_AC,
-    clip=100.0,
-    updates_per_episode=50,
-    epsilon=1e-8,
-    warmup=1000,
+    IntrinsicConfig(width=512, normalize=True, scale=1.0, learning_rate=3e-4),
+    replace(
+        ROBUST, actor_gradient="reinforce", critic_head="two_hot", norm=True, explorer_entropy=1e-3, actor_width=256,
+        actor_depth=3, critic_width=256, actor_learning_rate=1e-4, critic_learning_rate=1e-4, discount=1 - 1 / 333, unroll=5,
+    ),
+    updates_per_episode=50, epsilon=1e-8, warmup=1000,
 )  # fmt: skip
 """Plan2Explore on a world model of DreamerV3's kind, 12M parameters."""
 
 modern_tiny = replace(
-    modern,
-    model=replace(
-        modern.model, deter=128, stoch=8, classes=8, hidden=64, blocks=4, conv_depth=8, proprio_width=64, proprio_depth=2,
-        reward_width=64, learning_rate=1e-3, unroll=1,
-    ),
+    modern, model=replace(modern.model, deter=128, stoch=8, classes=8, blocks=4, **TINY_MODEL),
     intrinsic=replace(modern.intrinsic, width=64, learning_rate=1e-3),
-    actor_critic=replace(
-        MODERN_AC, horizon=5, discount=0.97, explorer_entropy=1e-2, actor_width=64, actor_depth=2, critic_width=64,
-        critic_depth=2, actor_learning_rate=1e-3, critic_learning_rate=1e-3, unroll=1,
-    ),
-    batch=8,
-    length=16,
-    updates_per_episode=250,
-    warmup=100,
-    adapt_from="replay",
-    adapt_batch=32,
-    adapt_discount=0.98,
-    refine=3000,
-    precision="float32",
+    actor_critic=replace(modern.actor_critic, horizon=5, discount=0.97, explorer_entropy=1e-2, **TINY_ACTOR_CRITIC),
+    updates_per_episode=250, warmup=100, adapt_from="replay", adapt_batch=32, adapt_discount=0.98, refine=3000, **TINY,
 )  # fmt: skip
 """The modern pieces on CPUs."""
 
 PRESETS = {"paper": paper, "small": small, "tiny": tiny, "modern": modern, "modern-tiny": modern_tiny}
-
 
 RENAMED = {
     "novelty": "intrinsic", "behavior": "actor_critic", "trace": "lambda_", "actor_start_std": "start_std", "see": "obs",
@@ -454,7 +437,7 @@ class AdaptConfig:
 
 
 def check_numbers(config: Any, where: str = "") -> None:
-    """Finds numbers of a configuration that make no sense, such as a batch of no sequences."""
+    """Refuses numbers of a configuration that make no sense, such as a batch of no sequences."""
     for name, kind in get_type_hints(type(config), include_extras=True).items():
         value = getattr(config, name)
         if is_dataclass(value):
@@ -462,35 +445,26 @@ def check_numbers(config: Any, where: str = "") -> None:
         elif isinstance(value, int | float) and not isinstance(value, bool):
             kind = get_args(kind)[0] if get_origin(kind) in (Union, UnionType) else kind
             given = [extra for extra in getattr(kind, "__metadata__", ()) if isinstance(extra, Limits)]
-            _check_number(where + name, value, given[0] if given else Limits(1 if kind is int else 0))
+            (given[0] if given else Limits(1 if kind is int else 0)).check(where + name, value)
         elif isinstance(value, tuple) and not all(abs(each) <= LARGEST for each in value if isinstance(each, float)):
             raise ValueError(f"{where}{name} must be finite; got {value}.")
 
 
-def _check_number(name: str, value: float, limits: Limits) -> None:
-    least, most, above = limits.least, limits.most, limits.above
-    if not (least < value if above else least <= value) or not value <= most:
-        expected = f"{'above' if above else 'at least'} {least}" + ", and finite" * isinstance(value, float)
-        if most < LARGEST or (value > most and not above):
-            expected = f"from {least} to {most}"
-        raise ValueError(f"{name} must be {expected}; got {value!s:.40}.")
-
-
 def check_counts(**values: int) -> None:
-    """Finds numbers of something, by their names, that are less than 1 or far too many."""
+    """Refuses numbers of something that are less than 1."""
     for name, value in values.items():
-        _check_number(name, value, Limits(1))
+        Limits(1).check(name, value)
 
 
 def check_seed(seed: int) -> None:
-    """Finds a seed that cannot be one."""
+    """Refuses a seed that NumPy would not take."""
     check_numbers(AdaptConfig(seed=seed))
 
 
 def whole_steps(steps: float) -> int:
     """A number of env steps as people write it: 1e6."""
     if not abs(steps) <= LARGEST:
-        raise ValueError(f"A number of env steps is one such as 1e6; got {steps!s:.40}.")
+        raise ValueError(f"A number of env steps is one such as 1e6; got {steps}.")
     return int(steps)
 
 

@@ -10,7 +10,7 @@ def cache_folder() -> Path:
 
 
 def prepare_device() -> None:
-    """Keeps compiled programs in the user's cache folder, unless JAX was told another place."""
+    """Keeps compiled programs in the user's cache folder, unless JAX has another place already."""
     import jax
 
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:

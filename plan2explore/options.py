@@ -1,14 +1,16 @@
-"""What the options of all commands have in common: how they are read, and a short help where there are hundreds."""
+"""What the options of all commands have in common: how they are read, also from a file, and a help that is short."""
 
 import functools
 import inspect
+import tomllib
 from argparse import ArgumentParser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import tyro
+import yaml
 from docstring_parser import parse_from_object
 from tyro.conf import UseAppendAction, arg
 
@@ -21,6 +23,8 @@ COMMON = [
     ("import_", Annotated[UseAppendAction[tuple[str, ...]], arg(name="import", metavar="MODULE", help=IMPORT)], ()),
 ]
 """Options of every command, which `take_option` takes out before the others are read."""
+REPEATED = ("import", "probe", "env-arg", "vary")
+"""Options of several values whose flag is repeated; that of others is followed by all of them."""
 
 
 def parse(kind: Any, verb: str, arguments: list[str], brief: Sequence[str] = (), **defaults: Any) -> Any:
@@ -76,3 +80,30 @@ def take_option(arguments: list[str], flag: str) -> tuple[list[str], list[str]]:
     parser.add_argument(flag, action="append", default=[], dest="values")
     found, others = parser.parse_known_args(arguments)
     return found.values, others
+
+
+def flags_of(file: Path) -> list[str]:
+    """The options of a file as the command line has them: `[agent.model] deter = 512` is `--agent.model.deter 512`."""
+    try:
+        text = file.read_text()
+        content = tomllib.loads(text) if file.suffix == ".toml" else yaml.safe_load(text)
+    except OSError as error:
+        raise ValueError(f"--config {file} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"--config {file} is neither TOML (.toml) nor YAML: {error}.") from None
+    if not isinstance(content, Mapping):
+        raise ValueError(f"--config {file} has no options in it: write name = value (TOML) or name: value (YAML).")
+    return list(_flags(content, "--"))
+
+
+def _flags(content: Mapping[Any, Any], prefix: str) -> Iterator[str]:
+    for key, value in content.items():
+        name = str(key).replace("_", "-")
+        flag = prefix + name
+        if isinstance(value, Mapping):
+            yield from _flags(value, f"{flag}.")
+        elif isinstance(value, bool):
+            yield flag if value else f"{prefix}no-{name}"
+        else:
+            words = list(map(str, value if isinstance(value, list) else [value]))
+            yield from (word for each in words for word in (flag, each)) if name in REPEATED else (flag, *words)

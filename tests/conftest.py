@@ -17,7 +17,7 @@ QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=
 def pytest_configure(config: pytest.Config) -> None:
     """One folder of compiled programs for all workers and the processes that they start, which is not the user's.
 
-    What runs as a user would run it, the docs and the examples, drops `XLA_FLAGS`.
+    The examples, which run as a user would run them, drop `XLA_FLAGS`.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         folder = tempfile.TemporaryDirectory(prefix="jax-", ignore_cleanup_errors=True)

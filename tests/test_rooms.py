@@ -11,7 +11,6 @@ import plan2explore
 ROOT = Path(plan2explore.__file__).parent
 MAY_IMPORT = {
     "config": set(),
-    "config_file": set(),
     "options": {"config"},
     "atomic": set(),
     "console": {"untrusted"},
@@ -30,7 +29,7 @@ MAY_IMPORT = {
     "scale": {"config", "console", "device", "options", "envs", "agent", "phases", "runs", "report", "untrusted"},
     "reproduce": {"config", "console", "options", "envs", "agent", "phases", "runs", "report", "reference", "scale"},
     "cli": {
-        "config", "config_file", "options", "envs", "runs", "phases", "bench", "report", "reproduce", "demo", "doctor",
+        "config", "options", "envs", "runs", "phases", "bench", "report", "reproduce", "demo", "doctor",
         "streams", "scale", "untrusted",
     },
     "demo": {"config", "console", "options", "envs", "phases", "report", "bench", "runs", "video"},

@@ -1,7 +1,6 @@
 """`plan2explore bench render`: agent steps per second (two env steps and a frame) by renderer and cores."""
 
 import json
-import math
 import os
 import subprocess
 import time
@@ -10,18 +9,19 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from ..config import Positive, check_numbers
 from ..envs import VectorEnv, make
 from ..envs.worker import python_command
 from ..runs.machine import machine
 
 GL = ("osmesa", "egl")
-BACKENDS = ("raycast", *GL)
+Backend = Literal["raycast", "osmesa", "egl"]
 
 
 @dataclass(frozen=True)
@@ -32,19 +32,16 @@ class RenderCommand:
     """Names that `make` takes."""
     size: int = 64
     """Side of the images in pixels."""
-    seconds: float = 3.0
+    seconds: Positive = 3.0
     """How long each number is measured."""
-    backends: tuple[str, ...] = BACKENDS
+    backends: tuple[Backend, ...] = ("raycast", "osmesa", "egl")
     """What draws; one that does not work here is left out with a line that says so."""
     json: Path | None = None
     """Also write the numbers to this file."""
 
     def run(self) -> int:
         """Measures every world with every backend."""
-        if unknown := set(self.backends) - set(BACKENDS):
-            raise ValueError(f"A backend is one of {', '.join(BACKENDS)}; got {', '.join(sorted(unknown))}")
-        if not 0 < self.seconds < math.inf:
-            raise ValueError(f"Each measurement needs some seconds; got {self.seconds}")
+        check_numbers(self)
         for world in self.worlds:  # a wrong name or size is said before anything is measured
             make(world, size=self.size).close()
         console, here, rows = Console(), machine(), []

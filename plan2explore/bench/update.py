@@ -19,7 +19,7 @@ from rich.table import Table
 
 from ..agent.learner import Learner
 from ..agent.world_model import Observation
-from ..config import PRESETS, AgentConfig, Preset, Spaces, check_counts
+from ..config import PRESETS, AgentConfig, Preset, Spaces, check_numbers
 from ..replay.buffer import Replay, columns_of
 
 EPISODE, STEPS = 501, 20 * 501  # of replay
@@ -63,7 +63,7 @@ class UpdateCommand:
 
     def run(self) -> int:
         """Measures, prints a table, and writes the file if there is one to write."""
-        check_counts(count=self.count, repeats=self.repeats, devices=self.devices)
+        check_numbers(self)
         config, spaces = self.agent()
         print(f"Compiling and timing the update ({self.preset}): up to a few minutes ...", flush=True)
         trial = Trial(config, spaces, self.count)

@@ -19,27 +19,25 @@ from ..runs.reader import is_number, read_evaluations, read_metrics
 from .cells import Cell, Outcome, locks_of, path_of, was
 
 COLUMNS = ("cell", "node", "env steps", "updates/s", "scores", "left")
-EVERY = 2.0  # seconds between looks at the runs
+EVERY, EVERY_FETCH = 2.0, 15.0  # seconds between readings of the runs: in a folder, and in storage
 ROWS = 30  # cells that are shown at once
 TAIL = 65_536  # bytes at the end of a run's metrics that are read
 
 
 class Board:
-    """Shows a sweep's cells, and keeps how they ended."""
+    """Shows a sweep's cells by their titles, and keeps how they ended."""
 
-    def __init__(
-        self, out: Path, cells: dict[int, Cell], places: dict[int, str], look: Callable[..., None] | None = None
-    ) -> None:
-        self.out, self.cells, self.places, self._look = out, cells, places, look
-        before = [number for number, cell in cells.items() if was(out, cell, "finished")]
-        self.outcomes = {number: Outcome("finished before") for number in before}
+    def __init__(self, out: Path, cells: dict[str, Cell], fetch: Callable[[list[str], Path], None] | None = None) -> None:
+        self.out, self.cells, self._fetch = out, cells, fetch
+        self.outcomes: dict[str, Outcome] = {}
         self._console = PatientConsole(soft_wrap=True)
         self._live = Live(console=self._console, auto_refresh=False, transient=True) if self._console.is_terminal else None
         self._began, self._shown = time.time(), 0.0
 
     def __enter__(self) -> "Board":
-        for number, outcome in self.outcomes.items():
-            self.say(f"{self.places[number]}: {outcome}")
+        for title, cell in self.cells.items():
+            if was(self.out, cell, "finished"):
+                self.end(title, Outcome("finished before"))
         if self._live:
             self._live.start()
         return self
@@ -52,38 +50,42 @@ class Board:
         """A line that stays."""
         self._console.print(text, highlight=False, markup=False)
 
-    def end(self, number: int, outcome: Outcome, node: str) -> None:
+    def end(self, title: str, outcome: Outcome, node: str = "") -> None:
         """A cell ended."""
-        self.outcomes[number] = outcome
-        self.say(f"{self.places[number]}: {outcome}" + (f" on {node}" if node else ""))
+        self.outcomes[title] = outcome
+        self.say(f"{title}: {outcome}" + (f" on {node}" if node else ""))
 
     def show(self) -> None:
-        """Looks at the runs, if it is time to, and shows them."""
+        """Reads the runs, if it is time to, and shows them."""
         now = time.monotonic()
-        if self._live is None or now - self._shown < EVERY:
+        if self._live is None or now - self._shown < (EVERY_FETCH if self._fetch else EVERY):
             return
         self._shown = now
-        if self._look:
-            with suppress(Exception):  # whatever a storage's library raises: the next look may work
-                self._look([self.cells[number].name for number in self.cells.keys() - self.outcomes.keys()], self.out)
+        if self._fetch:
+            with suppress(Exception):  # whatever a storage's library raises: the next time may work
+                self._fetch([cell.name for cell in self.unfinished().values()], self.out)
         self._live.update(self.table(), refresh=True)
+
+    def unfinished(self) -> dict[str, Cell]:
+        """Cells that have not ended, by their titles."""
+        return {title: cell for title, cell in self.cells.items() if title not in self.outcomes}
 
     def table(self) -> Table:
         """A row for each cell that runs, and how many others there are."""
-        running = {number: node for number in self.cells.keys() - self.outcomes.keys() if (node := self.node_of(number))}
-        waiting = len(self.cells) - len(self.outcomes) - len(running)
+        unfinished = self.unfinished()
+        running = {title: node for title, cell in unfinished.items() if (node := self._node_of(cell))}
         ended = Counter(str(outcome.state) for outcome in self.outcomes.values())
-        counts = {"running": len(running), "waiting": waiting, **ended}
+        counts = {"running": len(running), "waiting": len(unfinished) - len(running), **ended}
         table = Table(*COLUMNS, box=None, title=", ".join(f"{count} {state}" for state, count in counts.items() if count))
-        for number in sorted(running)[:ROWS]:
-            table.add_row(*map(escape, (self.places[number], running[number], *self._how_far(self.cells[number]))))
+        for title in list(running)[:ROWS]:
+            table.add_row(*map(escape, (title, running[title], *self._how_far(self.cells[title]))))
         if len(running) > ROWS:
             table.caption = f"and {counted(len(running) - ROWS, 'cell')} more"
         return table
 
-    def node_of(self, number: int) -> str:
+    def _node_of(self, cell: Cell) -> str:
         """The machine whose process has had a cell since this sweep began; empty if none has."""
-        lock = locks_of(self.out) / self.cells[number].name
+        lock = locks_of(self.out) / cell.name
         try:
             holder = parse_object(lock.read_bytes()) if lock.stat().st_mtime >= self._began else None
         except OSError:

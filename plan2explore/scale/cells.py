@@ -8,8 +8,8 @@ import gc
 import json
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -20,7 +20,6 @@ from ..config import AdaptConfig, ExploreConfig, read_config
 from ..console import counted
 from ..phases.adapt import adapt
 from ..phases.explore import explore, refuse_other
-from ..phases.policy import Policy
 from ..phases.run import Run
 from ..phases.world import parse_task
 from ..report.achievements import score_run
@@ -31,7 +30,7 @@ from .storage import Lease, Storage
 
 CRAFTER = "crafter"
 """The protocol that scores achievements, and the only task of its cells."""
-FREE = 1.0  # seconds between looks at a cell that another process has
+FREE = 1.0  # seconds until a cell that another process has is tried again
 
 
 @dataclass(frozen=True)
@@ -64,14 +63,14 @@ class Outcome(NamedTuple):
     text: str = ""
 
     def __str__(self) -> str:
-        told = {"finished": self.text, "failed": f"failed: {self.text}", "left": f"left to {self.text}"}
-        return told.get(self.state, self.state)
+        texts = {"finished": self.text, "failed": f"failed: {self.text}", "left": f"left to {self.text}"}
+        return texts.get(self.state, self.state)
 
 
 def attempt(out: Path | str, cell: Cell, wait: bool = False) -> Outcome:
     """Runs a cell, or resumes it, unless it is finished or another process has it; with `wait`, until none has it.
 
-    Whatever goes wrong inside the cell is noted and told: the others may well work.
+    Whatever goes wrong inside the cell is noted and returned: the others may well work.
     """
     while True:
         try:
@@ -93,7 +92,7 @@ def _stored(storage: Storage, cell: Cell) -> Outcome:
         if was(folder, cell, "finished"):
             return Outcome("finished before")
         with storage.mirrored(cell.name, folder, lease):
-            return _locked(folder, cell)
+            return _work(folder, cell)
 
 
 def _work(out: Path, cell: Cell) -> Outcome:
@@ -123,14 +122,9 @@ def locks_of(out: Path) -> Path:
     return out / "locks"
 
 
-@contextmanager
-def logs_of(out: Path | str, cells: Iterable[Cell]) -> Iterator[Path]:
+def logs_of(out: Path | str, cells: Iterable[Cell]) -> AbstractContextManager[Path]:
     """The sweep's folder; of a sweep in storage, one that tells which cells are finished."""
-    if isinstance(out, Path):
-        yield out
-        return
-    with Storage(out).logs([cell.name for cell in cells]) as folder:
-        yield folder
+    return nullcontext(out) if isinstance(out, Path) else Storage(out).logs([cell.name for cell in cells])
 
 
 def writing(out: Path) -> AbstractContextManager[None]:
@@ -142,11 +136,14 @@ def writing(out: Path) -> AbstractContextManager[None]:
 
 
 def run_cell(out: Path, cell: Cell) -> list[Result]:
-    """Explores, adapts if the protocol says so, and gives back every evaluation of the cell."""
+    """Explores, adapts from the cell's last snapshot if the protocol says so, and gives back every evaluation."""
     run = _explored(out, cell)
     if cell.protocol == CRAFTER:
         return [score_run(run.folder, cell.method, cell.config.seed)]
-    policy = _adapted(cell, run) if cell.adaptation else None
+    policy = None
+    if cell.adaptation:
+        at = min(run.snapshots, key=lambda steps: abs(steps - cell.steps))
+        policy = adapt(run, cell.task, config=replace(cell.adaptation, at=at, seed=cell.config.seed))
     results = results_of(run.path)
     last = final_result(cell, results)
     if last is not None and last.episodes < cell.final_episodes:
@@ -172,13 +169,6 @@ def _explored(out: Path, cell: Cell) -> Run:
     return run
 
 
-def _adapted(cell: Cell, run: Run) -> Policy:
-    """Few-shot adaptation from the snapshot at the cell's number of env steps."""
-    assert cell.adaptation is not None
-    at = min(run.snapshots, key=lambda steps: abs(steps - cell.steps))
-    return adapt(run, cell.task, config=replace(cell.adaptation, at=at, seed=cell.config.seed))
-
-
 def final_result(cell: Cell, results: Sequence[Result]) -> Result | None:
     """The last evaluation of what the cell is about; of a cell without a task, of any of its probes."""
     if cell.protocol == CRAFTER:
@@ -201,15 +191,15 @@ def _score(cell: Cell, results: Sequence[Result]) -> str:
 
 def was(out: Path, cell: Cell, state: str) -> bool:
     """Whether the cell came so far (explored, finished) with these settings, and its run is still there."""
-    run, file = _id_of(path_of(out, cell)), out / "cells.jsonl"
-    if run is None:
+    expected = {"state": state, "run": _id_of(path_of(out, cell))}
+    if state == "finished":  # each protocol has an end of its own
+        expected["protocol"] = cell.protocol
+    file = out / "cells.jsonl"
+    if expected["run"] is None or not file.exists():
         return False
     start = json.dumps({"cell": cell.name}).removesuffix("}").encode()
-    lines = _lines(file, file.stat().st_size if file.exists() else 0).get(start, [])
-    ours = [line for line in map(parse_object, lines) if line and (line.get("state"), line.get("run")) == (state, run)]
-    if state == "finished":  # each protocol has an end of its own
-        ours = [line for line in ours if line.get("protocol") == cell.protocol]
-    return any(_covers(line.get("settings"), cell, state) for line in ours)
+    lines = filter(None, map(parse_object, _lines(file, file.stat().st_size).get(start, [])))
+    return any(expected.items() <= line.items() and _covers(line.get("settings"), cell, state) for line in lines)
 
 
 @lru_cache(maxsize=1)
@@ -222,7 +212,7 @@ def _lines(file: Path, size: int) -> dict[bytes, list[bytes]]:
 
 
 def _covers(found: Any, cell: Cell, state: str) -> bool:
-    """An exploration that went further holds the shorter one; an adaptation has to begin where it was told to."""
+    """An exploration that went further holds the shorter one; an adaptation has to begin at the same env step."""
     try:
         steps, config = int(found["steps"]), read_config(ExploreConfig, found["config"])  # newer settings have defaults
         adaptation = None if found["adaptation"] is None else read_config(AdaptConfig, found["adaptation"])

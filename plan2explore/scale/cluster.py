@@ -22,28 +22,27 @@ from .cells import Cell, Outcome, attempt, logs_of, note
 from .runner import RayOptions
 from .storage import Storage
 
-POLL = 1.0  # seconds between looks at the tasks
+POLL = 1.0  # seconds for which tasks are waited for at a time
 MEMORY = 0.8  # of its share of a GPU that a cell's JAX takes: the rest is for the driver and for whoever shares it
 
 
-def run_on_ray(out: Path | str, cells: dict[int, Cell], places: dict[int, str], options: RayOptions) -> dict[int, Outcome]:
-    """How every cell ended. Ctrl-C lets the running ones save what they have first."""
+def run_on_ray(out: Path | str, cells: dict[str, Cell], options: RayOptions) -> dict[str, Outcome]:
+    """How every cell ended, by its title. Ctrl-C lets the running ones save what they have first."""
     out = out.resolve() if isinstance(out, Path) else out
-    look = Storage(out).look if isinstance(out, str) else None
-    with logs_of(out, cells.values()) as folder, Board(folder, cells, places, look) as board:
+    fetch = Storage(out).fetch_progress if isinstance(out, str) else None
+    with logs_of(out, cells.values()) as folder, Board(folder, cells, fetch) as board:
         ray.init(address=options.address, log_to_driver=False, logging_level="warning")
         try:
             task, needs, given = ray.remote(run_there), needs_of(options), ray.put(registered())
             waiting = {
-                task.options(name=cell.name, **needs).remote(out, cell, given): number
-                for number, cell in cells.items()
-                if number not in board.outcomes
+                task.options(name=cell.name, **needs).remote(out, cell, given): title
+                for title, cell in board.unfinished().items()
             }
             with first_interrupt_noted() as asked:
                 while waiting and not asked:
                     for ref in ray.wait(list(waiting), num_returns=len(waiting), timeout=POLL)[0]:
-                        number = waiting.pop(ref)
-                        board.end(number, *_outcome(folder, cells[number], ref))
+                        title = waiting.pop(ref)
+                        board.end(title, *_outcome(folder, cells[title], ref))
                     board.show()
             if waiting:
                 board.say("Stopping: the cells that run save everything first (a second Ctrl-C stops at once) ...")
@@ -74,13 +73,12 @@ def first_interrupt_noted() -> Iterator[list[int]]:
 
 
 def needs_of(options: RayOptions) -> dict[str, Any]:
-    """What Ray is told of a cell: what it takes of a node, and how often it is begun."""
+    """Ray's options for a cell: what it takes of a node, and how often it is begun."""
     there = ray.cluster_resources()
     all_cpus, all_gpus = there.get("CPU", 0), there.get("GPU", 0)
-    gpus = options.gpus_per_cell
+    gpus, cpus = options.gpus_per_cell, options.cpus_per_cell
     if gpus is None:
         gpus = 1.0 if all_gpus else 0.0
-    cpus = options.cpus_per_cell
     if cpus is None:
         cpus = max(1.0, all_cpus * gpus // all_gpus) if all_gpus and gpus else 1.0
     if gpus > all_gpus or cpus > all_cpus:
@@ -89,9 +87,10 @@ def needs_of(options: RayOptions) -> dict[str, Any]:
             "give fewer as --gpus-per-cell and --cpus-per-cell."
         )
     name = "XLA_PYTHON_CLIENT_MEM_FRACTION"
-    shared = {name: os.environ.get(name, f"{MEMORY * gpus:.2f}")} if 0 < gpus < 1 else {}
-    runtime = {"env_vars": shared}
-    return {"num_cpus": cpus, "num_gpus": gpus, "max_retries": options.max_retries, "runtime_env": runtime}
+    variables = {name: os.environ.get(name, f"{MEMORY * gpus:.2f}")} if 0 < gpus < 1 else {}
+    return {
+        "num_cpus": cpus, "num_gpus": gpus, "max_retries": options.max_retries, "runtime_env": {"env_vars": variables}
+    }  # fmt: skip
 
 
 def run_there(out: Path | str, cell: Cell, given: dict[str, bytes]) -> tuple[Outcome, str]:

@@ -49,37 +49,34 @@ def run_cells(out: Path | str, cells: Sequence[Cell], runner: Runner) -> int:
     if isinstance(out, Path):
         check_folder(out)
         check_links(out, foreign="runs")  # each run is checked where it is opened
-    if runner.cell is not None and not 1 <= runner.cell <= len(cells):
-        raise ValueError(f"--cell is from 1 to {len(cells)} here; got {runner.cell}.")
     if runner.on == "ray" and (runner.cell is not None or runner.list):
         raise ValueError("--on ray runs all cells: leave out --cell and --list.")
-    numbered = dict(enumerate(cells, 1))
-    if runner.cell is not None:
-        numbered = {runner.cell: cells[runner.cell - 1]}
-    places = {number: f"[{number}/{len(cells)}] {cell.name}" for number, cell in numbered.items()}
+    chosen = {f"[{at}/{len(cells)}] {cell.name}": cell for at, cell in enumerate(cells, 1) if runner.cell in (None, at)}
+    if not chosen:
+        raise ValueError(f"--cell is from 1 to {len(cells)} here; got {runner.cell}.")
     if runner.list:
         with logs_of(out, cells) as folder:
-            for number, cell in numbered.items():
-                print(f"{places[number]}: finished" if was(folder, cell, "finished") else places[number])
+            for title, cell in chosen.items():
+                print(f"{title}: finished" if was(folder, cell, "finished") else title)
         return 0
     if runner.on == "ray":
         try:
             from .cluster import run_on_ray
         except ModuleNotFoundError as error:
             raise ValueError(f"--on ray needs Ray ({error}): pip install 'plan2explore[scale]'.") from None
-        outcomes = run_on_ray(out, numbered, places, runner.ray)
+        outcomes = run_on_ray(out, chosen, runner.ray)
     else:
         outcomes = {}
-        for number, cell in numbered.items():
-            outcomes[number] = attempt(out, cell)
-            print(f"{places[number]}: {outcomes[number]}", flush=True)
-    left = [cell for number, cell in numbered.items() if outcomes[number].state == "left"]
+        for title, cell in chosen.items():
+            outcomes[title] = attempt(out, cell)
+            print(f"{title}: {outcomes[title]}", flush=True)
+    left = [cell for title, cell in chosen.items() if outcomes[title].state == "left"]
     with logs_of(out, left) as folder:
         busy = [cell.name for cell in left if not was(folder, cell, "finished")]
     if busy:
-        print(f"{counted(len(busy), 'cell')} of {len(numbered)} left to other commands: {', '.join(busy)}.", file=sys.stderr)
-    failed = [numbered[number].name for number, outcome in outcomes.items() if outcome.state == "failed"]
+        print(f"{counted(len(busy), 'cell')} of {len(chosen)} left to other commands: {', '.join(busy)}.", file=sys.stderr)
+    failed = [cell.name for title, cell in chosen.items() if outcomes[title].state == "failed"]
     if failed:
         names = ", ".join(failed)
-        print(f"{len(failed)} of {len(numbered)} cells failed: {names}. Why is in {out}/cells.jsonl.", file=sys.stderr)
+        print(f"{len(failed)} of {len(chosen)} cells failed: {names}. Why is in {out}/cells.jsonl.", file=sys.stderr)
     return 1 if failed else 0

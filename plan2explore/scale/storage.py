@@ -13,7 +13,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,12 +27,12 @@ from ..untrusted import parse_object
 log = logging.getLogger("plan2explore.scale")
 BEAT = 5.0  # seconds between a holder's signs of life
 DEAD = 45.0  # seconds without one after which others may take a lease
-LOOK = 15.0  # seconds between looks at what other processes write
-TAIL = 65_536  # bytes at the end of a run's metrics that are looked at
+TAIL = 65_536  # bytes at the end of a run's metrics that are fetched while it runs
 LOGS = ("cells.jsonl", "results.csv")
 DESCRIPTION = re.compile(r"(.*/)?(checkpoints|snapshots)/\d+\.json")
 """Files that make a checkpoint exist: written last, removed first."""
-STALE = re.compile(r"(.*/)?(lock|\..*\.part)")
+LOCAL = re.compile(r"(.*/)?(lock|\..*\.part)")
+"""Files of a process: never copied."""
 
 
 def place_of(out: Path | str) -> Path | str:
@@ -72,8 +72,7 @@ class Storage:
                 f"{address} cannot be opened ({error}): pip install 'plan2explore[scale]', and s3fs for s3, gcsfs for gs."
             ) from None
         self.address = address
-        self._looked = -LOOK
-        self._seen: dict[str, bytes] = {}
+        self._first_beats: dict[str, bytes] = {}
 
     def at(self, name: str) -> str:
         """Where a file is, as the file system calls it."""
@@ -116,38 +115,34 @@ class Storage:
             for name, content in before.items():
                 _write(folder / name, content)
             yield folder
-            there = {name: (folder / name).read_bytes() for name in LOGS if (folder / name).exists()}
-            added = {name: text[len(before.get(name, b"")) :] for name, text in there.items()}
+            files = [folder / name for name in LOGS if (folder / name).exists()]
+            added = {file.name: file.read_bytes()[len(before.get(file.name, b"")) :] for file in files}
             if not any(added.values()):
                 return
             with Lease(self, "files").held(wait=True):
                 now = self.read(added)
                 for name, lines in added.items():
-                    head = there[name].partition(b"\n")[0] + b"\n" if name.endswith(".csv") else b""
-                    old = now.get(name, b"")
-                    self.fs.pipe_file(self.at(name), old + (lines.removeprefix(head) if old else there[name]))
+                    if name.endswith(".csv") and name in now and name not in before:  # others wrote its header meanwhile
+                        lines = lines.partition(b"\n")[2]
+                    self.fs.pipe_file(self.at(name), now.get(name, b"") + lines)
 
     @contextmanager
     def mirrored(self, name: str, folder: Path, lease: "Lease") -> Iterator[None]:
         """A cell's run in a folder: fetched, and meanwhile and at the end copied back."""
-        files = self.files(f"runs/{name}")
-        self.fetch(files, folder)
-        mirror = Mirror(self, f"runs/{name}", folder, lease, files)
+        self.fetch(self.files(f"runs/{name}"), folder)
+        mirror = Mirror(self, f"runs/{name}", folder, lease)
         try:
             with repeated(1.0, mirror.copy_checkpoint):
                 yield
         finally:
             mirror.copy()
 
-    def look(self, cells: Iterable[str], folder: Path) -> None:
-        """Fetches, if it is time to, who has which cells, and how far they are."""
-        if time.monotonic() - self._looked < LOOK:
-            return
-        self._looked, cells = time.monotonic(), set(cells)
+    def fetch_progress(self, cells: Collection[str], folder: Path) -> None:
+        """Fetches who has which cells, and how far they are."""
         newest = {name.split("/")[1]: name for name in self.files("locks")}
         for name, text in self.read(name for cell, name in newest.items() if cell in cells).items():
             cell = name.split("/")[1]
-            if text == self._seen.setdefault(cell, text):  # of a process that died before: no sign of life
+            if text == self._first_beats.setdefault(cell, text):  # of a process that died before: no sign of life
                 continue
             _write(folder / "locks" / cell, text)
             for file in (f"runs/{cell}/metrics.jsonl", f"runs/{cell}/evaluations.jsonl"):
@@ -157,25 +152,25 @@ class Storage:
 
 
 class Mirror:
-    """What storage has of a folder, and copies what has changed."""
+    """Copies to storage what has changed in a folder since it was fetched from there."""
 
-    def __init__(self, storage: Storage, below: str, folder: Path, lease: "Lease", files: Iterable[str]) -> None:
+    def __init__(self, storage: Storage, below: str, folder: Path, lease: "Lease") -> None:
         self.storage, self.below, self.folder, self.lease = storage, below, folder, lease
-        self.sent = {name: stat for name, stat in self._there().items() if name in files}
-        self.stray = set(files) - self.sent.keys()
+        self.sent = self._local()
 
-    def _there(self) -> dict[str, tuple[int, int]]:
+    def _local(self) -> dict[str, tuple[int, int]]:
+        """Size and time of the folder's files, descriptions of checkpoints last."""
         found = {}
         for file in (self.folder / self.below).rglob("*"):
             name = file.relative_to(self.folder).as_posix()
             with suppress(FileNotFoundError):
-                if file.is_file() and not STALE.fullmatch(name):
+                if file.is_file() and not LOCAL.fullmatch(name):
                     found[name] = (file.stat().st_size, file.stat().st_mtime_ns)
-        return found
+        return dict(sorted(found.items(), key=lambda item: bool(DESCRIPTION.fullmatch(item[0]))))
 
     def copy_checkpoint(self) -> None:
         """Copies all, if there is a new checkpoint."""
-        if any(self.sent.get(name) != stat for name, stat in self._there().items() if DESCRIPTION.fullmatch(name)):
+        if any(self.sent.get(name) != stat for name, stat in self._local().items() if DESCRIPTION.fullmatch(name)):
             try:
                 self.copy()
             except FileNotFoundError:  # a file was replaced by a newer one meanwhile
@@ -184,24 +179,17 @@ class Mirror:
                 log.warning("%s is tried again: %s", self.storage.address, error)
 
     def copy(self) -> None:
-        """Copies what has changed since the last time, so that all that a checkpoint needs is there before it."""
-        there, fs = self._there(), self.storage.fs
-        changed = [name for name, stat in there.items() if self.sent.get(name) != stat]
-        last = {name: (self.folder / name).read_bytes() for name in changed if DESCRIPTION.fullmatch(name)}
-        self.lease.check()
-        for name in changed:
-            if name not in last:
-                fs.put_file(str(self.folder / name), self.storage.at(name))
-        self.lease.check()
-        for name, content in last.items():
-            fs.pipe_file(self.storage.at(name), content)
-        self.sent |= {name: there[name] for name in changed}
-        gone = (self.sent.keys() | self.stray) - there.keys()
-        for name in sorted(gone, key=lambda name: DESCRIPTION.fullmatch(name) is None):
+        """Copies what has changed, so that all that a checkpoint needs is there before its description."""
+        local = self._local()
+        for name, stat in local.items():
+            if self.sent.get(name) != stat:
+                self.lease.check()
+                self.storage.fs.put_file(str(self.folder / name), self.storage.at(name))
+                self.sent[name] = stat
+        for name in sorted(self.sent.keys() - local.keys(), key=lambda name: not DESCRIPTION.fullmatch(name)):
             with suppress(FileNotFoundError):
-                fs.rm_file(self.storage.at(name))
-            self.sent.pop(name, None)
-        self.stray = set()
+                self.storage.fs.rm_file(self.storage.at(name))
+            del self.sent[name]
 
 
 class Lease:

@@ -9,17 +9,7 @@ from typing import Annotated
 import tyro
 
 from ..agent.intrinsic import find_objective
-from ..config import (
-    PRESETS,
-    AgentConfig,
-    ExploreConfig,
-    Preset,
-    Schedule,
-    WorldConfig,
-    check_numbers,
-    rename_flags,
-    whole_steps,
-)
+from ..config import PRESETS, AgentConfig, ExploreConfig, Preset, Schedule, WorldConfig, check_numbers, whole_steps
 from ..envs.names import domain_of, folder_name
 from ..options import parse as parse_options
 from ..phases.world import named_world, parse_task
@@ -66,7 +56,6 @@ SHORT = (
 
 def main(arguments: list[str]) -> int:
     """Runs a sweep."""
-    arguments = rename_flags(arguments)
     command = parse(arguments)
     return run_cells(place_of(command.out), cells_of(command, arguments), command.runner)
 
@@ -83,14 +72,14 @@ def cells_of(command: SweepCommand, arguments: list[str]) -> list[Cell]:
     if lost := set(probes) - {probe for each in followed.values() for probe in each}:
         raise ValueError(f"The probe {min(lost)} belongs to none of the worlds {', '.join(command.worlds)}.")
     cells = []
-    choices = [(preset, *varied) for preset in command.presets for varied in _varied(command, arguments, preset)]
-    for seed, world, (preset, name, config), method in product(command.seeds, command.worlds, choices, command.methods):
+    choices = [choice for preset in command.presets for choice in _varied(command, arguments, preset)]
+    for seed, world, (name, given), method in product(command.seeds, command.worlds, choices, command.methods):
         find_objective(method)
-        agent = replace(config.agent, intrinsic=replace(config.agent.intrinsic, objective=method))
-        view = named_world(replace(config.world, world=world))
-        whole = ExploreConfig(view, config.schedule, agent, followed[world], seed)
-        check_numbers(whole)
-        cells.append(Cell(f"{method}-{folder_name(view.world)}-{preset}{name}-{seed}", whole, steps))
+        agent = replace(given.agent, intrinsic=replace(given.agent.intrinsic, objective=method))
+        view = named_world(replace(given.view, world=world))
+        config = ExploreConfig(view, given.schedule, agent, followed[world], seed)
+        check_numbers(config)
+        cells.append(Cell(f"{method}-{folder_name(view.world)}-{name}-{seed}", config, steps))
     if not cells or steps < 1:
         raise ValueError("There is nothing to run: give at least one world, method, preset, seed and env step.")
     if len({cell.name for cell in cells}) < len(cells) or len({cell.config for cell in cells}) < len(cells):
@@ -101,20 +90,18 @@ def cells_of(command: SweepCommand, arguments: list[str]) -> list[Cell]:
     return cells
 
 
-def _varied(command: SweepCommand, arguments: list[str], preset: str) -> list[tuple[str, ExploreConfig]]:
-    """The configuration for each combination of values, and what it is called."""
+def _varied(command: SweepCommand, arguments: list[str], preset: str) -> list[tuple[str, SweepCommand]]:
+    """The command with each combination of values that a setting is varied over, and what the combination is called."""
     axes = []
     for text in command.vary:
-        name, equals, values = text.partition("=")
-        if not equals or not name or not values:
+        name, _, values = text.partition("=")
+        if not name or not values:
             raise ValueError(f"--vary is a setting and its values, such as agent.batch=16,32; got {text!r}.")
-        axes.append([(name, value) for value in values.split(",")])
+        axes.append([f"{name}={value}" for value in values.split(",")])
     found = []
-    for chosen in product(*axes):
-        flags = rename_flags([f"--{name}={value}" for name, value in chosen])
-        given = parse([*arguments, *flags], preset)
-        label = "".join(f"-{name}={value}" for name, value in chosen)
-        found.append((re.sub(r"[^\w.=+-]", "_", label), ExploreConfig(given.view, given.schedule, given.agent)))
+    for settings in product(*axes):
+        given = parse([*arguments, *(f"--{setting}" for setting in settings)], preset)
+        found.append((re.sub(r"[^\w.=+-]", "_", "-".join([preset, *settings])), given))
     return found
 
 

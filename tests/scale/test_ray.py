@@ -187,9 +187,8 @@ def test_more_than_the_cluster_has_is_refused(monkeypatch):
 
 
 def test_the_table_shows_how_far_running_cells_are(tmp_path):
-    cells = {number: nano_cell(number, 4000) for number in (1, 2, 3)}
-    board = Board(tmp_path, cells, {number: f"[{number}/3] cell-{number}" for number in cells})
-    board.outcomes[3] = Outcome("finished")
+    board = Board(tmp_path, {f"[{number}/3] cell-{number}": nano_cell(number, 4000) for number in (1, 2, 3)})
+    board.outcomes["[3/3] cell-3"] = Outcome("finished")
     board._began -= 1
     locks_of(tmp_path).mkdir()
     write_json(locks_of(tmp_path) / "cell-1", {"process": 1, "host": "node-7"})

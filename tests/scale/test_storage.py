@@ -173,7 +173,7 @@ def test_a_copy_that_breaks_off_leaves_a_whole_checkpoint_with_what_belongs_to_i
     run, left = tmp_path / "runs/cell", [requests]
     run.mkdir(parents=True)
     (run / "lock").write_text("")
-    mirror = Mirror(memory, "runs/cell", tmp_path, Mock(), ())
+    mirror = Mirror(memory, "runs/cell", tmp_path, Mock())
     for steps in (1, 2):
         save(run / "checkpoints", steps)
         mirror.copy()
@@ -204,13 +204,8 @@ def test_a_copy_that_breaks_off_leaves_a_whole_checkpoint_with_what_belongs_to_i
 
 def test_tables_read_a_copy_without_what_they_do_not_need(memory, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for name in (
-        "results.csv",
-        "runs/cell/run.json",
-        "runs/cell/episodes/1.npz",
-        "runs/cell/checkpoints/1.json",
-        "locks/a/1",
-    ):
+    run = [f"runs/cell/{name}" for name in ("run.json", "episodes/1.npz", "checkpoints/1.json")]
+    for name in ("results.csv", "locks/a/1", *run):
         memory.fs.pipe_file(memory.at(name), b"old")
     first = local_copy("memory://sweep")
     assert sorted(file.name for file in first.rglob("*.*")) == ["results.csv", "run.json"]
@@ -224,17 +219,15 @@ def test_tables_read_a_copy_without_what_they_do_not_need(memory, tmp_path, monk
 
 
 def test_the_table_of_a_sweep_shows_cells_whose_holders_live(memory, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "LOOK", 0.0)
     lines = [{"env_steps": 1000 * i, "time": 10.0 * i, "update": 50 * i} for i in (1, 2)]
+    metrics = "".join(json.dumps(line) + "\n" for line in lines).encode()
     for name in ("cell-1", "cell-2"):
-        memory.fs.pipe_file(
-            memory.at(f"runs/{name}/metrics.jsonl"), "".join(json.dumps(line) + "\n" for line in lines).encode()
-        )
-    board = Board(tmp_path, {number: nano_cell(number) for number in (1, 2)}, {1: "one", 2: "two"}, memory.look)
+        memory.fs.pipe_file(memory.at(f"runs/{name}/metrics.jsonl"), metrics)
+    board = Board(tmp_path, {"one": nano_cell(1), "two": nano_cell(2)}, memory.fetch_progress)
     Lease(memory, "cell-2")._claim(1)  # its process died
     with Lease(memory, "cell-1").held():
         while not (tmp_path / "locks" / "cell-1").exists():  # a sign of life
-            memory.look(["cell-1", "cell-2"], tmp_path)
+            memory.fetch_progress(["cell-1", "cell-2"], tmp_path)
             time.sleep(0.02)
     table = board.table()
     assert table.title == "1 running, 1 waiting"

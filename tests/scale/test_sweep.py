@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from plan2explore.config import PRESETS
-from plan2explore.config_file import flags_of
+from plan2explore.options import flags_of
 from plan2explore.phases.run import Run
 from plan2explore.runs.folder import RunFolder
 from plan2explore.runs.results import read_results
