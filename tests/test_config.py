@@ -88,6 +88,7 @@ def test_differences_are_named_with_both_values():
         ({"agent": {"actor_critic": {"action_noise": -0.1}}}, "agent.actor_critic.action_noise must be at least 0"),
         ({"agent": {"intrinsic": {"max_log_variance": [0.0, float("inf")]}}}, "max_log_variance must be finite; got"),
         ({"agent": {"adapt_batch": 0}}, "agent.adapt_batch must be at least 1"),
+        ({"agent": {"adapt_discount": 1.5}}, "agent.adapt_discount must be from 0 to 1; got 1.5"),
     ],
 )
 def test_a_number_that_makes_no_sense_is_named(values, sentence):

@@ -19,13 +19,6 @@ class Carried(NamedTuple):
     action: Float[Array, "environments action"]
 
 
-def carry(agent: Agent, environments: int) -> Carried:
-    """What a policy carries before its first step: nothing."""
-    sizes = agent.sizes
-    state = State(*(jnp.zeros((environments, size), agent.dtype) for size in (sizes.deter, sizes.stoch)))
-    return Carried(state, jnp.zeros((environments, sizes.action)))
-
-
 def choose_behavior(agent: Agent, task: int | None) -> int | None:
     """The behaviour of a task, or the one that collects for the objective: none if that acts at random."""
     if task is not None and not 0 <= task < len(agent.tasks):

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from plan2explore.agent import shards
 from plan2explore.agent.heads import ScalarHead
 from plan2explore.agent.intrinsic.objective import Transition
-from plan2explore.agent.policies import Actor
+from plan2explore.agent.policies import Actor, Policy
 from plan2explore.agent.world_model import State, WorldModel
 from plan2explore.config import ActorCriticConfig
 
@@ -72,7 +72,7 @@ class Trajectory(NamedTuple):
     """The discount at which each step counts: the probability that the episode gets there is part of it."""
 
 
-def draw_noise(key: PRNGKeyArray, shape: tuple[int, ...], policy: Any, latent: Any) -> Noise:
+def draw_noise(key: PRNGKeyArray, shape: tuple[int, ...], policy: Policy, latent: Any) -> Noise:
     """All the noise of an imagination: for each step, behaviour and start."""
     action_key, state_key = jax.random.split(key)
     return Noise(policy.noise(action_key, *shape), latent.noise(state_key, *shape))
@@ -90,7 +90,7 @@ def per_behavior(networks: Any, features: Float[Array, "behaviors *batch feature
 
 def imagine(
     model: WorldModel,
-    policy: Any,
+    policy: Policy,
     actors: Actor,
     start: State,
     noise: Noise,
@@ -120,35 +120,34 @@ def imagine(
 
 def imagine_trajectories(
     model: WorldModel,
-    policy: Any,
+    policy: Policy,
     actors: Actor,
     critics: ScalarHead,
-    rewards: Callable[[Transition], tuple[PER_STEP, Any]],
+    rewards: Callable[[Transition, Stats], tuple[PER_STEP, Stats]],
     start: State,
     alive: Bool[Array, " starts"],
     noise: Noise,
     stats: Stats,
     config: ActorCriticConfig,
     bootstrapped: bool = True,
-) -> tuple[Trajectory, Stats, Any, Float[Array, "horizon behaviors starts action"] | None]:
+) -> tuple[Trajectory, Stats, Float[Array, "horizon behaviors starts action"] | None]:
     """Imagines from the start states; with `through`, also the gradient of each behaviour's objective at its actions.
 
     A behaviour's objective is the mean of its returns, each weighted by the discount until there. Rewards and values are
     computed for all imagined states at once, after the loop. Starts that are not `alive` (terminal states) weigh nothing,
-    and those beyond its length are padding. Also returns the range of rewards so far, and what `rewards`
-    returns beside them.
+    and those beyond its length are padding. Also returns the statistics, with the range of rewards so far.
     """
     count = alive.size
 
-    def objective(perturbation: Array | None) -> tuple[Float[Array, ""], tuple[Trajectory, Stats, Any]]:
+    def objective(perturbation: Array | None) -> tuple[Float[Array, ""], tuple[Trajectory, Stats]]:
         with jax.named_scope("imagine"):
             steps = imagine(model, policy, actors, start, noise, perturbation, config.unroll)
         with jax.named_scope("rewards"):
-            reward, extra = rewards(steps)
+            reward, seen = rewards(steps, stats)
             reward = reward[..., :count]
         with jax.named_scope("values"):
             values = per_behavior(critics, steps.after.features)[..., :count] if bootstrapped else jnp.zeros_like(reward)
-        seen = widen_range(stats, lax.stop_gradient(reward))
+        seen = widen_range(seen, lax.stop_gradient(reward))
         discounts = jnp.full_like(reward, config.discount)
         weights = config.discount ** jnp.arange(reward.shape[1], dtype=jnp.float32)[:, None]
         if model.continue_head is not None:
@@ -158,7 +157,7 @@ def imagine_trajectories(
         returns = lambda_returns(reward, bound_values(values, seen, config), discounts, config.lambda_)
         taken = steps.action[:, :, :count]
         trajectory = Trajectory(steps.before.features, taken, reward, values, returns, weights)
-        return weighted_means(trajectory, returns).sum(), (trajectory, seen, extra)
+        return weighted_means(trajectory, returns).sum(), (trajectory, seen)
 
     if config.actor_gradient == "reinforce":
         return *lax.stop_gradient(objective(None)[1]), None
@@ -248,7 +247,7 @@ def return_scale(stats: Stats, config: ActorCriticConfig) -> Float[Array, " beha
 
 
 def actor_loss(
-    policy: Any,
+    policy: Policy,
     actors: Actor,
     trajectory: Trajectory,
     noise: Noise,

@@ -73,7 +73,7 @@ class Agent:
         objective, horizon, count = self.objective, self.config.actor_critic.horizon, len(self.behaviors)
         own = Group(slice(0, 1), objective.horizon or horizon, objective.bootstrapped)
         others = Group(slice(1, count), horizon, True)
-        if not self.explorers or (own.horizon, own.bootstrapped) == (others.horizon, others.bootstrapped):
+        if not self.explorers or own[1:] == others[1:]:
             return [Group(slice(0, count), horizon, True)] if count else []
         return [own, others] if self.tasks else [own]
 

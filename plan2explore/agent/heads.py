@@ -1,4 +1,4 @@
-"""Heads: what is predicted from a state's features. A number (`mse` or `two_hot`), or a probability (`bernoulli`).
+"""Heads: what is predicted from a state's features, a number (`mse` or `two_hot`) or a probability (`bernoulli`).
 
 Last layers and losses are computed in float32.
 """
@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Key
 
 from plan2explore.agent.networks import MLP
 
+Kind = Literal["mse", "two_hot", "bernoulli"]
 BINS = 255
 LARGEST = 20.0
 """Symlog of the outermost bins: numbers up to 4.8e8."""
@@ -39,21 +40,15 @@ def two_hot(x: Float[Array, "*batch"]) -> Float[Array, "*batch bins"]:
 
 
 class ScalarHead(eqx.Module):
-    """A number for each state: a critic's value, or a predicted reward."""
+    """A number for each state: a critic's value, a predicted reward, or the probability that an episode continues."""
 
     mlp: MLP
-    kind: Literal["mse", "two_hot"] = eqx.field(static=True)
+    kind: Kind = eqx.field(static=True)
 
     def __init__(
-        self,
-        features: int,
-        width: int,
-        depth: int,
-        key: Key[Array, ""],
-        kind: Literal["mse", "two_hot"] = "mse",
-        norm: bool = False,
+        self, features: int, width: int, depth: int, key: Key[Array, ""], kind: Kind = "mse", norm: bool = False
     ) -> None:
-        outputs, out_scale = (1, 1.0) if kind == "mse" else (BINS, 0.0)
+        outputs, out_scale = (BINS, 0.0) if kind == "two_hot" else (1, 1.0)
         self.mlp = MLP(features, outputs, width, depth, key=key, norm=norm, head=True, out_scale=out_scale)
         self.kind = kind
 
@@ -65,30 +60,17 @@ class ScalarHead(eqx.Module):
         """The number that the last layer's output stands for."""
         if self.kind == "mse":
             return output[..., 0]
+        if self.kind == "bernoulli":
+            return jax.nn.sigmoid(output[..., 0])
         # Probabilities of opposite bins are subtracted first: equal ones give exactly 0, whatever a compiler fuses.
         probs, middle = jax.nn.softmax(output, -1), BINS // 2
         return ((probs[..., middle + 1 :] - probs[..., :middle][..., ::-1]) * two_hot_bins()[middle + 1 :]).sum(-1)
 
     def loss(self, output: Float[Array, "*batch outputs"], target: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """Half the squared error, or the cross-entropy with the target's two bins."""
+        """Half the squared error, the outcome's negative log-likelihood, or the cross-entropy with the target's two bins."""
         if self.kind == "mse":
             return 0.5 * jnp.square(output[..., 0] - target)
+        if self.kind == "bernoulli":
+            logit = output[..., 0]
+            return -target * jax.nn.log_sigmoid(logit) - (1 - target) * jax.nn.log_sigmoid(-logit)
         return -(two_hot(target) * jax.nn.log_softmax(output, -1)).sum(-1)
-
-
-class BernoulliHead(eqx.Module):
-    """The probability that an episode continues beyond a state."""
-
-    mlp: MLP
-
-    def __init__(self, features: int, width: int, depth: int, key: Key[Array, ""], norm: bool = False) -> None:
-        self.mlp = MLP(features, 1, width, depth, key=key, norm=norm, head=True)
-
-    def __call__(self, features: Float[Array, "*batch features"]) -> Float[Array, "*batch"]:
-        """The probability."""
-        return jax.nn.sigmoid(self.mlp(features)[..., 0])
-
-    def loss(self, features: Float[Array, "*batch features"], target: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """The negative log-likelihood of outcomes 0 and 1."""
-        logit = self.mlp(features)[..., 0]
-        return -target * jax.nn.log_sigmoid(logit) - (1 - target) * jax.nn.log_sigmoid(-logit)

@@ -32,7 +32,7 @@ def as_sequences(agent: Agent, observation: Observation, actions: Actions) -> Se
 def posterior_states(agent: Agent, params: Params, observation: Observation, actions: Actions, key: PRNGKeyArray) -> State:
     """The states that the model infers along sequences, as it does in training: samples of the posterior."""
     model = agent.network("model", params["model"])
-    return infer_states(model, as_sequences(agent, observation, actions), key).rssm.states
+    return infer_states(model, as_sequences(agent, observation, actions), key)[0]
 
 
 @partial(jax.jit, static_argnums=0)
@@ -68,7 +68,7 @@ def open_loop(
     """
     model: WorldModel = agent.network("model", params["model"])
     given = Observation(*(None if part is None else part[:context] for part in observation))
-    known = infer_states(model, as_sequences(agent, given, actions[:context]), key).rssm.states
+    known = infer_states(model, as_sequences(agent, given, actions[:context]), key)[0]
 
     def step(state: State, action: Float[Array, "batch action"]) -> tuple[State, State]:
         after = model.rssm.imagine(state, action, None)

@@ -26,23 +26,14 @@ def draw_uniform(key: Key[Array, ""], *shape: int) -> Float[Array, "..."]:
     return jax.random.uniform(key, (prod(shape),)).reshape(shape)
 
 
+LogProbs = Float[Array, "*batch groups classes"]
+
+
 class Normal(NamedTuple):
     """A Gaussian with independent dimensions."""
 
     mean: Float[Array, "*batch event"]
     std: Float[Array, "*batch event"]
-
-
-class Categorical(NamedTuple):
-    """Groups of classes by their log-probabilities."""
-
-    log_probs: Float[Array, "*batch groups classes"]
-
-
-def normal_kl(p: Normal, q: Normal) -> Float[Array, "*batch"]:
-    """KL(p || q)."""
-    ratio, gap = p.std / q.std, (p.mean - q.mean) / q.std
-    return jnp.sum(0.5 * (ratio**2 + gap**2 - 1) - jnp.log(ratio), -1)
 
 
 def unimix_log_probs(logits: Float[Array, "*batch classes"], unimix: float) -> Float[Array, "*batch classes"]:
@@ -97,12 +88,13 @@ class GaussianLatent:
 
     def kl(self, p: Normal, q: Normal) -> Float[Array, "*batch"]:
         """KL(p || q)."""
-        return normal_kl(p, q)
+        ratio, gap = p.std / q.std, (p.mean - q.mean) / q.std
+        return jnp.sum(0.5 * (ratio**2 + gap**2 - 1) - jnp.log(ratio), -1)
 
 
 @dataclass(frozen=True)
 class CategoricalLatent:
-    """Groups of classes, sampled one-hot with straight-through gradients."""
+    """Groups of classes, sampled one-hot with straight-through gradients. A distribution is its log-probabilities."""
 
     groups: int
     classes: int
@@ -122,24 +114,23 @@ class CategoricalLatent:
         """What `sample` takes: one uniform number for each group."""
         return draw_uniform(key, *shape, self.groups)
 
-    def dist(self, output: Float[Array, "*batch outputs"]) -> Categorical:
+    def dist(self, output: Float[Array, "*batch outputs"]) -> LogProbs:
         """The distribution that a network's output stands for."""
-        logits = output.reshape(*output.shape[:-1], self.groups, self.classes)
-        return Categorical(unimix_log_probs(logits, self.unimix))
+        return unimix_log_probs(output.reshape(*output.shape[:-1], self.groups, self.classes), self.unimix)
 
-    def sample(self, dist: Categorical, noise: Float[Array, "*batch groups"]) -> Float[Array, "*batch size"]:
+    def sample(self, dist: LogProbs, noise: Float[Array, "*batch groups"]) -> Float[Array, "*batch size"]:
         """The sample that the noise stands for."""
-        drawn = one_hot_sample(dist.log_probs, noise)
+        drawn = one_hot_sample(dist, noise)
         return drawn.reshape(*drawn.shape[:-2], -1)
 
-    def mode(self, dist: Categorical) -> Float[Array, "*batch size"]:
+    def mode(self, dist: LogProbs) -> Float[Array, "*batch size"]:
         """The likeliest class of every group."""
-        drawn = jax.nn.one_hot(dist.log_probs.argmax(-1), self.classes)
+        drawn = jax.nn.one_hot(dist.argmax(-1), self.classes)
         return drawn.reshape(*drawn.shape[:-2], -1)
 
-    def kl(self, p: Categorical, q: Categorical) -> Float[Array, "*batch"]:
+    def kl(self, p: LogProbs, q: LogProbs) -> Float[Array, "*batch"]:
         """KL(p || q)."""
-        return (jnp.exp(p.log_probs) * (p.log_probs - q.log_probs)).sum((-2, -1))
+        return (jnp.exp(p) * (p - q)).sum((-2, -1))
 
 
 def make_latent(config: ModelConfig) -> Any:

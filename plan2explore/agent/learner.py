@@ -38,7 +38,6 @@ from plan2explore.agent.heads import ScalarHead
 from plan2explore.agent.intrinsic.objective import Experience, Transition
 from plan2explore.agent.off_policy import TwinCritic, replay_losses
 from plan2explore.agent.optimizer import TrainState, apply_gradients
-from plan2explore.agent.policies import Actor
 from plan2explore.agent.world_model import Observation, Sequences, State, known_states, model_loss
 from plan2explore.config import AgentConfig, Spaces
 
@@ -142,8 +141,10 @@ class Learner:
         self.update_block.lower(state, batches).compile()
 
     def carry(self, environments: int) -> Carried:
-        """What to give to the first call of `act`."""
-        return acting.carry(self.agent, environments)
+        """What to give to the first call of `act`: nothing to remember."""
+        sizes, dtype = self.agent.sizes, self.agent.dtype
+        state = State(*(jnp.zeros((environments, size), dtype) for size in (sizes.deter, sizes.stoch)))
+        return Carried(state, jnp.zeros((environments, sizes.action)))
 
     def act(
         self,
@@ -157,9 +158,9 @@ class Learner:
     ) -> tuple[Float[Array, "environments action"], Carried]:
         """Actions for a batch of environments, and what to carry to their next step.
 
-        `is_first` marks environments at the start of an episode: what was carried of them is dropped. The policy is that
-        of a task, or of whoever collects for the objective. Modes: a `sample` of the policy, a
-        sample with exploration `noise` (to collect), or the policy's `mode` (to evaluate).
+        `is_first` marks environments at the start of an episode: what was carried of them is dropped. The policy is that of
+        a task, or of whoever collects for the objective. Modes: a `sample` of the policy, one with exploration `noise` (to
+        collect), or the policy's `mode` (to evaluate).
         """
         behavior = acting.choose_behavior(self.agent, task)
         if behavior is None:
@@ -271,17 +272,15 @@ def model_gradients(agent: Agent, nets: Networks, batch: Sequences, key: PRNGKey
         else:
             total, output = jnp.zeros(()), known_states(model, batch)
         every = REWARD_EVERY if agent.from_replay else 1
-        losses = reward_losses(
-            agent, trained["reward"], output.rssm.states.features[:, ::every], batch.rewards[:, ::every],
-            ~batch.is_first[:, ::every],
-        )  # fmt: skip
+        sampled = (each[:, ::every] for each in (output.states.features, batch.rewards, batch.is_first))
+        losses = reward_losses(agent, trained["reward"], *sampled)
         return total + losses.sum(), (total, losses, output)
 
     trained = {"reward": nets.reward} | ({"model": nets.model} if agent.config.learn_model else {})
     grads, (total, losses, output) = jax.grad(loss, has_aux=True)(trained)
     observed = [each for name, each in output.losses.items() if name != "continue"]
     model_losses = sum(observed, jnp.zeros(batch.actions.shape[:2]))
-    experience = Experience(output.rssm.states, batch.actions, output.embeddings, model_losses, batch.is_first)
+    experience = Experience(output.states, batch.actions, output.embeddings, model_losses, batch.is_first)
     metrics = {"model/loss": total} | {f"model/{name}": each.mean() for name, each in output.losses.items()}
     metrics |= {f"{task}/reward_loss": losses[i] for i, task in enumerate(agent.tasks)}
     return Gradients(grads, {"model": total[None], "reward": losses}, metrics), lax.stop_gradient(experience)
@@ -292,12 +291,13 @@ def reward_losses(
     heads: ScalarHead,
     features: Float[Array, "time batch features"],
     rewards: Float[Array, "time batch tasks"],
-    counted: Bool[Array, "time batch"],
+    is_first: Bool[Array, "time batch"],
 ) -> Float[Array, " tasks"]:
     """Each reward head's loss. Features are stopped: only the supervised oracle's first task shapes the world model.
 
-    Not `counted` are first steps of episodes: no action led there, and the stored reward of 0 is nobody's.
+    First steps of episodes do not count: no action led there, and the stored reward of 0 is nobody's.
     """
+    counted = ~is_first
 
     def loss(head: ScalarHead, target: Array, features: Array) -> Array:
         return (head.loss(head.mlp(features), target) * counted).sum() / jnp.maximum(shards.mean(counted.sum()), 1)
@@ -360,11 +360,10 @@ def behavior_gradients(
     start = lax.stop_gradient(State(*(part.reshape(-1, part.shape[-1]) for part in states)))
     made, new_stats = [], []
     for group, group_key in zip(agent.groups, jax.random.split(key, max(1, len(agent.groups))), strict=False):
-        theirs = jax.tree.map(itemgetter(group.members), (nets.actor, nets.critic, slow_critics, stats))
-        actors, critics, slow, own = theirs
-        trained, own = group_gradients(
-            agent, nets, group, actors, critics, slow, own, start, alive.reshape(-1), update, group_key
-        )
+        behaviors = nets.actor, nets.critic, slow_critics, stats
+        actors, critics, slow, own = jax.tree.map(itemgetter(group.members), behaviors)
+        theirs = nets._replace(actor=actors, critic=critics)
+        trained, own = group_gradients(agent, theirs, group, slow, own, start, alive.reshape(-1), update, group_key)
         made.append(trained)
         new_stats.append(own)
     if not made:
@@ -380,8 +379,6 @@ def group_gradients(
     agent: Agent,
     nets: Networks,
     group: Group,
-    actors: Actor,
-    critics: ScalarHead,
     slow_critics: ScalarHead,
     stats: Stats,
     start: State,
@@ -389,21 +386,17 @@ def group_gradients(
     update: Int[Array, ""],
     key: PRNGKeyArray,
 ) -> tuple[Gradients, Stats]:
-    """Gradients of the actors and critics of one group: imagination, then both losses."""
+    """Gradients of the actors and critics of one group, those in `nets`: imagination, then both losses."""
     config, names = agent.config.actor_critic, agent.behaviors[group.members]
     noise = draw_noise(key, (group.horizon, len(names), alive.size), agent.policy, nets.model.rssm.latent)
     start, noise = jax.tree.map(pad_rows, (start, noise))
     starts = State(*(jnp.broadcast_to(part, (len(names), *part.shape)) for part in start))
-
-    def rewards(steps: Transition) -> tuple[Array, Array]:
-        return imagined_rewards(agent, nets, names, steps, alive.size, stats, update)
-
-    trajectory, stats, intrinsic_mean, action_grads = imagine_trajectories(
-        nets.model, agent.policy, actors, slow_critics, rewards, starts, alive, noise, stats, config, group.bootstrapped
+    rewards = partial(imagined_rewards, agent, nets, names, alive.size, update)
+    trajectory, stats, action_grads = imagine_trajectories(
+        nets.model, agent.policy, nets.actor, slow_critics, rewards, starts, alive, noise, stats, config, group.bootstrapped
     )
     if config.normalize_returns:
         stats = update_return_range(stats, trajectory.returns, update)
-    stats = stats._replace(intrinsic_mean=intrinsic_mean)
 
     def loss(trained: dict[str, Any]) -> tuple[Array, Any]:
         losses, values = critic_loss(trained["critic"], trajectory)
@@ -412,31 +405,34 @@ def group_gradients(
         )
         return total + losses.sum(), (losses, about)
 
-    grads, (critic_losses, about) = jax.grad(loss, has_aux=True)({"actor": actors, "critic": critics})
+    grads, (critic_losses, about) = jax.grad(loss, has_aux=True)({"actor": nets.actor, "critic": nets.critic})
     losses = {"actor": -trajectory.returns.mean((1, 2)), "critic": critic_losses}
     return Gradients(grads, losses, describe(names, trajectory, critic_losses, about, stats, config)), stats
 
 
 def imagined_rewards(
-    agent: Agent, nets: Networks, names: list[str], steps: Transition, count: int, stats: Stats, update: Int[Array, ""]
-) -> tuple[Float[Array, "behaviors horizon starts"], Float[Array, " behaviors"]]:
-    """Rewards of imagined steps: the intrinsic reward for the explorer, predicted rewards for the tasks. Also returns the
-    running mean of the intrinsic reward, over the first `count` starts: others are padding."""
-    explorers, made, mean = names.count("explorer"), [], stats.intrinsic_mean
+    agent: Agent, nets: Networks, names: list[str], count: int, update: Int[Array, ""], steps: Transition, stats: Stats
+) -> tuple[Float[Array, "behaviors horizon starts"], Stats]:
+    """Rewards of imagined steps: the intrinsic reward for the explorer, predicted rewards for the tasks.
+
+    Also the statistics, with the running mean of the intrinsic reward over the first `count` starts: others are padding.
+    """
+    explorers, made = names.count("explorer"), []
     if agent.objective.reward is not None and explorers:
         config, first = agent.config.intrinsic, jax.tree.map(lambda part: part[0], steps)
         intrinsic = agent.objective.reward(nets.intrinsic, first, config)
+        mean = stats.intrinsic_mean
         now = jnp.zeros_like(mean).at[0].set(shards.mean(lax.stop_gradient(jnp.abs(intrinsic[..., :count]).mean())))
-        mean = running_mean(mean, now, MEAN_RATE, update)
+        stats = stats._replace(intrinsic_mean=running_mean(mean, now, MEAN_RATE, update))
         if config.normalize:
-            intrinsic = intrinsic / jnp.maximum(mean[0], 1e-12)
+            intrinsic = intrinsic / jnp.maximum(stats.intrinsic_mean[0], 1e-12)
         made.append((intrinsic if config.gradient == "through" else lax.stop_gradient(intrinsic))[None])
     if len(names) > explorers:
         reward = per_behavior(nets.reward, steps.after.features[explorers:])
         if agent.config.actor_critic.bound_values:
             reward = clip_through(reward, stats.reward_low[explorers:], stats.reward_high[explorers:])
         made.append(reward)
-    return jnp.concatenate(made), mean
+    return jnp.concatenate(made), stats
 
 
 def describe(

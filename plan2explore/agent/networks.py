@@ -182,8 +182,7 @@ class BlockLinear(eqx.Module):
 
     def __call__(self, x: Float[Array, "*batch blocks inputs"]) -> Float[Array, "*batch blocks outputs"]:
         dtype = narrower(x, self.weight)
-        product = jnp.einsum("...bi,bio->...bo", x.astype(dtype), self.weight.astype(dtype))
-        return (product.astype(jnp.float32) + self.bias.astype(jnp.float32)).astype(dtype)
+        return add_bias(jnp.einsum("...bi,bio->...bo", x.astype(dtype), self.weight.astype(dtype)), self.bias)
 
 
 class BlockGRUCell(eqx.Module):
@@ -295,10 +294,7 @@ class ImageDecoder(eqx.Module):
     def gaussian_nll(
         self, features: Float[Array, "*batch inputs"], images: Float[Array, "*batch size size 3"]
     ) -> Float[Array, "*batch"]:
-        """Half the squared distance of the images from what is decoded, summed over pixels in float32.
-
-        This is the images' negative log-likelihood under Gaussians of unit variance, less its constant.
-        """
+        """The images' negative log-likelihood under unit Gaussians, less its constant: half the squared error, summed."""
         # The image is never put together: the images are taken apart instead, without a backward pass.
         made, target = self._blocks(features), image_blocks(images, 4)
         miss = made.astype(jnp.float32) - target.astype(jnp.float32).reshape(made.shape)

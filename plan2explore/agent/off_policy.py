@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from plan2explore.agent import shards
 from plan2explore.agent.actor_critic import Stats, bound_values, per_behavior, value_limits
 from plan2explore.agent.heads import ScalarHead
-from plan2explore.agent.policies import Actor
+from plan2explore.agent.policies import Actor, Policy
 from plan2explore.agent.world_model import Sequences
 from plan2explore.config import ActorCriticConfig
 
@@ -51,7 +51,7 @@ class TwinCritic(eqx.Module):
 
 
 def replay_losses(
-    policy: object,
+    policy: Policy,
     actors: Actor,
     critics: TwinCritic,
     slow_critics: TwinCritic,
@@ -73,8 +73,8 @@ def replay_losses(
     def value(critics: TwinCritic, features: Array, action: Array) -> PER_STEP:
         return jax.vmap(lambda critic, f, a: critic.value(f, a))(critics, features, action)
 
-    noise, next_noise = (policy.noise(each, tasks, time - 1, count) for each in jax.random.split(key))  # type: ignore[attr-defined]
-    next_action = policy.sample(per_behavior(actors, after), next_noise)  # type: ignore[attr-defined]
+    noise, next_noise = (policy.noise(each, tasks, time - 1, count) for each in jax.random.split(key))
+    next_action = policy.sample(per_behavior(actors, after), next_noise)
     unit = jnp.maximum(stats.reward_high - stats.reward_low, 1e-8)
     scaled = stats._replace(reward_low=stats.reward_low / unit, reward_high=stats.reward_high / unit)
     discount = config.discount * ~batch.is_terminal[1:]
@@ -84,16 +84,16 @@ def replay_losses(
     critic_losses = mean(critics.heads.loss(outputs, target[:, None]).sum(1))
 
     output = per_behavior(actors, before)
-    values = value(lax.stop_gradient(critics), before, policy.sample(output, noise))  # type: ignore[attr-defined]
+    values = value(lax.stop_gradient(critics), before, policy.sample(output, noise))
     scale = lax.stop_gradient(jnp.maximum(shards.mean(mean(jnp.abs(values))), 1e-8))
-    entropy = policy.entropy(output, noise)  # type: ignore[attr-defined]
+    entropy = policy.entropy(output, noise)
     actor_losses = -mean(values) / scale - config.entropy * mean(entropy)
     metrics = {
         "reward": mean(rewards),
         "value": mean(values) * unit,
         "value_limit": jnp.maximum(*map(jnp.abs, value_limits(stats, config))) * jnp.ones(tasks),
         "critic_loss": critic_losses,
-        "std": mean(policy.spread(output)),  # type: ignore[attr-defined]
+        "std": mean(policy.spread(output)),
         "entropy": mean(entropy),
     }
     return actor_losses.sum() + critic_losses.sum(), (critic_losses, lax.stop_gradient(metrics))

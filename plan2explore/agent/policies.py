@@ -6,7 +6,6 @@ sample. `TanhPolicy` is for continuous actions in [-1, 1], `OneHotPolicy` for di
 
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,7 +14,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Key
 
-from plan2explore.agent.latents import draw_normal, draw_uniform, one_hot_sample, unimix_log_probs
+from plan2explore.agent.latents import Normal, draw_normal, draw_uniform, one_hot_sample, unimix_log_probs
 from plan2explore.agent.networks import MLP
 from plan2explore.config import ActorCriticConfig, Spaces
 
@@ -25,15 +24,8 @@ Action = Float[Array, "*batch action"]
 Density = Float[Array, "*batch"]
 
 
-class TanhNormal(NamedTuple):
-    """The tanh of a Gaussian with independent dimensions."""
-
-    mean: Action
-    std: Action
-
-
-def tanh_normal_mode(dist: TanhNormal) -> Action:
-    """The action of the highest density, exactly.
+def tanh_normal_mode(dist: Normal) -> Action:
+    """The highest density's action, exactly, where actions are the tanh of a Gaussian.
 
     Where the density peaks, the tanh's argument solves u = mean + 2 std^2 tanh(u). With the mean's sign taken out, the
     highest peak is the one solution above zero; u - mean - 2 std^2 tanh(u) is convex there, so Newton's method falls
@@ -70,7 +62,7 @@ class TanhPolicy:
         """What `sample` takes."""
         return draw_normal(key, *shape, self.actions)
 
-    def dist(self, output: Output) -> TanhNormal:
+    def dist(self, output: Output) -> Normal:
         """The distribution that a network's output stands for."""
         mean, raw = jnp.split(output.astype(jnp.float32), 2, -1)
         mean = self.mean_scale * jnp.tanh(mean / self.mean_scale)
@@ -79,7 +71,7 @@ class TanhPolicy:
         else:
             start = (self.start_std - self.min_std) / (self.max_std - self.min_std)
             std = self.min_std + (self.max_std - self.min_std) * jax.nn.sigmoid(raw + float(np.log(start / (1 - start))))
-        return TanhNormal(mean, std)
+        return Normal(mean, std)
 
     def sample(self, output: Output, noise: Noise) -> Action:
         """The action that the noise stands for."""
@@ -176,7 +168,10 @@ class OneHotPolicy:
         return self.entropy(output, output) / sum(np.log(self.choices))
 
 
-def make_policy(config: ActorCriticConfig, spaces: Spaces) -> Any:
+Policy = TanhPolicy | OneHotPolicy
+
+
+def make_policy(config: ActorCriticConfig, spaces: Spaces) -> Policy:
     """The policy for an action space."""
     if spaces.discrete:
         return OneHotPolicy(spaces.discrete, config.unimix)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Num, PRNGKeyArray
 
 from plan2explore.agent.fast.activations import elu
 from plan2explore.agent.fast.rssm import observe_any, observe_gru
-from plan2explore.agent.heads import BernoulliHead, symlog
+from plan2explore.agent.heads import ScalarHead, symlog
 from plan2explore.agent.latents import make_latent
 from plan2explore.agent.networks import MLP, BlockGRUCell, GRUCell, ImageDecoder, ImageEncoder, Linear
 from plan2explore.config import ModelConfig, Spaces
@@ -64,14 +64,6 @@ class GRUCore(eqx.Module):
 
     def __call__(self, deter: Array, stoch: Array, action: Array) -> Array:
         return self.cell(elu(self.enter(jnp.concatenate([stoch, action], -1))), deter)
-
-
-class RSSMOutput(NamedTuple):
-    """Inferred sequences: states, the posteriors they were sampled from, and the priors."""
-
-    states: State
-    posterior: Any
-    prior: Any
 
 
 class RSSM(eqx.Module):
@@ -134,14 +126,13 @@ class RSSM(eqx.Module):
         embeddings: Float[Array, "time batch embedding"],
         is_first: Bool[Array, "time batch"],
         key: PRNGKeyArray,
-    ) -> RSSMOutput:
-        """Infers the states of whole sequences, from the zero state: `infer` at each step, and the priors."""
+    ) -> tuple[State, Any]:
+        """Infers the states of whole sequences from the zero state, by `infer` at each step, and their posteriors."""
         noise = self.latent.noise(key, *actions.shape[:2])
         keep = ~is_first[..., None]
         actions = jnp.where(keep, actions, 0)
         fast = observe_gru if isinstance(self.core, GRUCore) and not self.posterior_net.norms else observe_any
-        states, posterior = fast(self, actions, embeddings, keep, noise)
-        return RSSMOutput(states, posterior, self.prior(states.deter))
+        return fast(self, actions, embeddings, keep, noise)
 
 
 class WorldModel(eqx.Module):
@@ -152,7 +143,7 @@ class WorldModel(eqx.Module):
     image_decoder: ImageDecoder | None
     proprio_encoder: MLP | None
     proprio_decoder: MLP | None
-    continue_head: BernoulliHead | None
+    continue_head: ScalarHead | None
     embedding: int = eqx.field(static=True)
     config: ModelConfig = eqx.field(static=True)
 
@@ -172,7 +163,7 @@ class WorldModel(eqx.Module):
         self.rssm = RSSM(config, self.embedding, spaces.action, keys[4])
         if spaces.terminates:
             width, depth = config.reward_width, config.reward_depth
-            self.continue_head = BernoulliHead(features, width, depth, keys[5], norm=config.norm)
+            self.continue_head = ScalarHead(features, width, depth, keys[5], "bernoulli", config.norm)
 
     def encode(self, observation: Observation) -> Float[Array, "*batch embedding"]:
         """The embedding h: features of the image and of the vector, side by side."""
@@ -187,11 +178,11 @@ class WorldModel(eqx.Module):
 
     def decode(self, features: Float[Array, "*batch features"]) -> Observation:
         """The observation that is expected in a state; images around -0.5 to 0.5, as `center` makes them."""
-        image, proprio = (None if net is None else net(features) for net in (self.image_decoder, self.proprio_decoder))
-        if proprio is not None:
-            proprio = proprio.astype(jnp.float32)
-            proprio = jnp.sign(proprio) * jnp.expm1(jnp.abs(proprio)) if self.config.symlog else proprio
-        return Observation(None if image is None else image.astype(jnp.float32), proprio)
+        decoders = self.image_decoder, self.proprio_decoder
+        image, proprio = (None if net is None else net(features).astype(jnp.float32) for net in decoders)
+        if proprio is not None and self.config.symlog:
+            proprio = jnp.sign(proprio) * jnp.expm1(jnp.abs(proprio))
+        return Observation(image, proprio)
 
     def transform(self, vector: Float[Array, "*batch proprio"]) -> Float[Array, "*batch proprio"]:
         """A vector as it is encoded and predicted."""
@@ -222,19 +213,19 @@ def gaussian_nll(mean: Float[Array, "*batch event"], target: Float[Array, "*batc
 class ModelOutput(NamedTuple):
     """A batch as the world model infers it."""
 
-    rssm: RSSMOutput
+    states: State
     embeddings: Float[Array, "time batch embedding"]
     losses: dict[str, Float[Array, "time batch"]]
     """Each term of the loss at each step, unweighted; the KL divergence without free nats."""
 
 
-def infer_states(model: WorldModel, batch: Sequences, key: PRNGKeyArray) -> ModelOutput:
-    """The states of a batch, without any loss."""
+def infer_states(model: WorldModel, batch: Sequences, key: PRNGKeyArray) -> tuple[State, Any, Array]:
+    """The states of a batch, their posteriors, and the embeddings."""
     with jax.named_scope("encoder"):
         embeddings = model.encode(batch.observation)
     with jax.named_scope("rssm"):
-        inferred = model.rssm.observe(batch.actions.astype(embeddings.dtype), embeddings, batch.is_first, key)
-    return ModelOutput(inferred, embeddings, {})
+        states, posterior = model.rssm.observe(batch.actions.astype(embeddings.dtype), embeddings, batch.is_first, key)
+    return states, posterior, embeddings
 
 
 def known_states(model: WorldModel, batch: Sequences) -> ModelOutput:
@@ -242,7 +233,7 @@ def known_states(model: WorldModel, batch: Sequences) -> ModelOutput:
     assert batch.features is not None
     features = batch.features.astype(model.rssm.dtype)
     states = State(features[..., : model.rssm.deter], features[..., model.rssm.deter :])
-    return ModelOutput(RSSMOutput(states, None, None), features[..., :0], {})
+    return ModelOutput(states, features[..., :0], {})
 
 
 def kl_loss(model: WorldModel, posterior: Any, prior: Any) -> tuple[Float[Array, "time batch"], Float[Array, "time batch"]]:
@@ -269,16 +260,18 @@ def model_loss(model: WorldModel, batch: Sequences, key: PRNGKeyArray) -> tuple[
         if config.dequantise:
             image = image + jax.random.uniform(noise_key, (image.size,), maxval=1 / 255).reshape(image.shape)
         observation = observation._replace(image=image)
-    output = infer_states(model, batch._replace(observation=observation), state_key)
-    states = output.rssm.states
+    states, posterior, embeddings = infer_states(model, batch._replace(observation=observation), state_key)
+    with jax.named_scope("rssm"):
+        prior = model.rssm.prior(states.deter)
     with jax.named_scope("decoder"):
         losses = model.reconstruction_losses(states, observation)
-    loss_kl, divergence = kl_loss(model, output.rssm.posterior, output.rssm.prior)
+    loss_kl, divergence = kl_loss(model, posterior, prior)
     scales = {"image": config.image_scale, "proprio": config.proprio_scale}
     loss = sum((scales[name] * each.mean() for name, each in losses.items()), loss_kl.mean())
     losses["kl"] = divergence
     if model.continue_head is not None:
         features = states.features if config.continue_gradient else lax.stop_gradient(states.features)
-        losses["continue"] = model.continue_head.loss(features, 1.0 - batch.is_terminal)
+        target = 1.0 - batch.is_terminal
+        losses["continue"] = model.continue_head.loss(model.continue_head.mlp(features), target)
         loss = loss + config.continue_scale * losses["continue"].mean()
-    return loss, output._replace(losses=losses)
+    return loss, ModelOutput(states, embeddings, losses)

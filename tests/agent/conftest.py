@@ -8,10 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from handmade import random_state
 
-from plan2explore.agent.actor_critic import init_stats
 from plan2explore.agent.learner import Learner, LearnerState
-from plan2explore.agent.optimizer import init_train_state
 from plan2explore.config import ActorCriticConfig, AgentConfig, IntrinsicConfig, ModelConfig, Spaces
 
 NANO = AgentConfig(
@@ -65,18 +64,6 @@ def nano_batch(seed: int = 0, blocks: tuple[int, ...] = ()) -> dict[str, jax.Arr
         "is_first": jnp.zeros(shape, bool),
         "is_terminal": jnp.zeros(shape, bool),
     }
-
-
-def random_state(learner: Learner, seed: int = 0) -> LearnerState:
-    """A state with random parameters, made without compiling the real initialisation."""
-    rng, agent = np.random.default_rng(seed), learner.agent
-    networks = {
-        name: init_train_state(jnp.asarray(rng.normal(0, 0.3, (layout.rows, layout.size)), jnp.float32))
-        for name, layout in agent.layouts.items()
-    }
-    slow = jnp.copy(networks["critic"].params) if agent.config.actor_critic.slow_critic else jnp.zeros((0, 0))
-    update = jnp.zeros((), jnp.int32)
-    return LearnerState(networks, slow, init_stats(len(agent.behaviors)), update, jax.random.key(seed))
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ import pytest
 
 from plan2explore.agent.actor_critic import (
     actor_loss,
-    bound_values,
     critic_loss,
     draw_noise,
     imagine,
@@ -22,9 +21,8 @@ from plan2explore.agent.actor_critic import (
     running_mean,
     update_return_range,
     value_limits,
-    widen_range,
 )
-from plan2explore.agent.heads import BernoulliHead, ScalarHead
+from plan2explore.agent.heads import ScalarHead
 from plan2explore.agent.latents import GaussianLatent, draw_normal
 from plan2explore.agent.optimizer import Adam, Layout, apply_gradients, init_train_state
 from plan2explore.agent.policies import Actor, make_policy
@@ -49,16 +47,15 @@ def latent_world(nano):
     return model, policy, actors, critics, start, noise, config
 
 
-def rewards(steps):
+def rewards(steps, stats):
     """Something that depends on the action and on the state that it led to."""
-    return steps.action.sum(-1) + jnp.square(steps.after.features).sum(-1), None
+    return steps.action.sum(-1) + jnp.square(steps.after.features).sum(-1), stats
 
 
 def trajectories(latent_world, **options):
     model, policy, actors, critics, start, noise, config = latent_world
-    weights = options.pop("weights", jnp.ones(STARTS))
-    arguments = rewards, start, weights, options.pop("noise", noise), init_stats(BEHAVIORS), options.pop("config", config)
-    model = options.pop("model", model)
+    alive, stats = jnp.ones(STARTS), init_stats(BEHAVIORS)
+    arguments = rewards, start, alive, options.pop("noise", noise), stats, options.pop("config", config)
     return jax.jit(lambda: imagine_trajectories(model, policy, actors, critics, *arguments, **options))()
 
 
@@ -97,7 +94,7 @@ def test_gradients_by_perturbations_are_gradients_through_the_dynamics(latent_wo
 
     @jax.jit
     def both(actors):
-        trajectory, _, _, perturbed = imagine_trajectories(
+        trajectory, _, perturbed = imagine_trajectories(
             model, policy, actors, critics, rewards, start, jnp.ones(STARTS), noise, stats, config
         )
         loss = jax.grad(
@@ -113,7 +110,7 @@ def test_gradients_by_perturbations_are_gradients_through_the_dynamics(latent_wo
 def test_reinforce_is_the_score_weighted_by_normalised_advantages(latent_world):
     _, policy, actors, _, _, noise, config = latent_world
     config = replace(config, actor_gradient="reinforce", normalize_returns=True, entropy=0.1)
-    trajectory, stats, _, perturbed = trajectories(latent_world, config=config)
+    trajectory, stats, perturbed = trajectories(latent_world, config=config)
     assert perturbed is None
     stats = update_return_range(stats, trajectory.returns, jnp.zeros((), int))
     baseline, drawn = 0.5 * trajectory.returns, jnp.swapaxes(noise.action, 0, 1)
@@ -132,22 +129,6 @@ def test_reinforce_is_the_score_weighted_by_normalised_advantages(latent_world):
         assert np.abs(expected).max() > 0
 
 
-def plain_returns(reward, value, discount, lambda_):
-    following, expected = value[:, -1], np.zeros_like(reward)
-    for t in reversed(range(reward.shape[1])):
-        following = reward[:, t] + discount[:, t] * ((1 - lambda_) * value[:, t] + lambda_ * following)
-        expected[:, t] = following
-    return expected
-
-
-def test_lambda_returns_are_those_of_a_plain_loop():
-    rng = np.random.default_rng(0)
-    reward, value = rng.normal(size=(2, BEHAVIORS, HORIZON, STARTS)).astype(np.float32)
-    discount = rng.uniform(0.5, 1, reward.shape).astype(np.float32)
-    got = lambda_returns(reward, value, discount, 0.7)
-    np.testing.assert_allclose(got, plain_returns(reward, value, discount, 0.7), rtol=1e-5, atol=1e-6)
-
-
 def test_lambda_returns_at_both_ends_of_lambda():
     rng = np.random.default_rng(0)
     reward, value = rng.normal(size=(2, 1, HORIZON, 1)).astype(np.float32)
@@ -158,20 +139,9 @@ def test_lambda_returns_at_both_ends_of_lambda():
     np.testing.assert_allclose(whole[0, 0], expected, rtol=1e-5)
 
 
-def test_nothing_is_returned_from_beyond_the_end_of_an_episode():
-    reward, value = np.ones((2, 1, HORIZON, 1), np.float32)
-    discount = np.full_like(reward, 0.9)
-    discount[:, 1] = 0
-    changed = reward.copy()
-    changed[:, 2:] = 100
-    one, other = (lambda_returns(each, value, discount, 0.95) for each in (reward, changed))
-    np.testing.assert_array_equal(one[:, :2], other[:, :2])
-    np.testing.assert_allclose(one[0, 1, 0], 1.0)
-
-
 def test_without_a_critic_the_return_of_one_step_is_its_reward(latent_world):
     noise = jax.tree.map(lambda part: part[:1], latent_world[5])
-    trajectory, _, _, perturbed = trajectories(latent_world, noise=noise, bootstrapped=False)
+    trajectory, _, perturbed = trajectories(latent_world, noise=noise, bootstrapped=False)
     np.testing.assert_array_equal(trajectory.returns, trajectory.rewards)
     assert np.abs(perturbed).min() > 0
 
@@ -186,29 +156,6 @@ def test_the_critic_is_weighed_by_the_discount(latent_world):
     np.testing.assert_allclose(values, per_behavior(critics, trajectory.features), rtol=1e-5)
 
 
-def test_returns_and_weights_shrink_with_the_chance_to_continue(latent_world):
-    model, _, _, critics, _, _, config = latent_world
-    head = BernoulliHead(12, 8, 1, jax.random.key(5))
-    alive = jnp.array([1.0, 0.0, 1.0])
-    terminating = SimpleNamespace(rssm=model.rssm, continue_head=head)
-    trajectory, *_ = trajectories(latent_world, model=terminating, weights=alive, config=replace(config, bound_values=False))
-    after = np.concatenate([trajectory.features[:, 1:], np.zeros_like(trajectory.features[:, :1])], 1)
-    chance = np.array(head(jnp.asarray(after)))
-    known = slice(0, HORIZON - 1)  # the last state reached is no feature of the trajectory
-    expected = np.cumprod(config.discount * chance[:, known], 1)
-    np.testing.assert_allclose(trajectory.weights[:, 1:], alive * expected, rtol=1e-4)
-    np.testing.assert_array_equal(trajectory.weights[:, 0], np.broadcast_to(alive, (BEHAVIORS, STARTS)))
-    # Nothing is learned from a start that was the end of an episode.
-    gradient = jax.grad(lambda critics: critic_loss(critics, trajectory)[0].sum())
-    other = trajectory._replace(returns=trajectory.returns.at[:, :, 1].add(100.0))
-    for one, same in zip(
-        jax.tree.leaves(gradient(critics)),
-        jax.tree.leaves(jax.grad(lambda critics: critic_loss(critics, other)[0].sum())(critics)),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(one, same)
-
-
 def test_padded_starts_change_nothing(latent_world):
     """Starts beyond the weights are there for GPUs only."""
     model, policy, actors, critics, start, noise, config = latent_world
@@ -217,7 +164,7 @@ def test_padded_starts_change_nothing(latent_world):
         return jnp.concatenate([part, 7 + part[..., :1, :]], -2)
 
     padded = model, policy, actors, critics, jax.tree.map(more, start), jax.tree.map(more, noise), config
-    (one, stats, _, grads), (other, stats_padded, _, grads_padded) = map(trajectories, (latent_world, padded))
+    (one, stats, grads), (other, stats_padded, grads_padded) = map(trajectories, (latent_world, padded))
     for name in ("rewards", "values", "returns", "actions"):
         np.testing.assert_allclose(getattr(other, name), getattr(one, name), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(stats_padded.reward_high, stats.reward_high, rtol=1e-5)
@@ -227,18 +174,6 @@ def test_padded_starts_change_nothing(latent_world):
 
 
 # --- Bounds and scales ---
-
-
-def test_values_are_bounded_by_what_rewards_allow():
-    config, stats = ActorCriticConfig(discount=0.9), init_stats(1)
-    stats = widen_range(stats, jnp.array([[[0.5, 2.0]]]))
-    assert (float(stats.reward_low[0]), float(stats.reward_high[0])) == (0.0, 2.0)  # 0 is in the range
-    low, high = value_limits(stats, config)
-    np.testing.assert_allclose([low[0], high[0]], [0, 20], rtol=1e-5)
-    values = jnp.array([[[-3.0, 5.0, 1e6]]])
-    np.testing.assert_allclose(bound_values(values, stats, config)[0, 0], [0, 5, 20], rtol=1e-5)
-    for unbounded in (replace(config, bound_values=False), replace(config, discount=1.0)):
-        np.testing.assert_array_equal(bound_values(values, stats, unbounded), values)
 
 
 def test_a_critic_beyond_all_bounds_does_not_reach_the_returns(latent_world):
@@ -285,8 +220,8 @@ class Line:
         return State(state.deter, state.stoch + action)
 
     @staticmethod
-    def rewards(steps):
-        return -jnp.square(steps.after.stoch[..., 0]) - jnp.square(steps.action[..., 0]), None
+    def rewards(steps, stats):
+        return -jnp.square(steps.after.stoch[..., 0]) - jnp.square(steps.action[..., 0]), stats
 
     @staticmethod
     def best(discount: float) -> float:
@@ -322,7 +257,7 @@ def test_actor_and_critic_find_the_best_behaviour_of_a_small_env(gradient):
             x = jax.random.uniform(start_key, (2 * 64,), minval=-1, maxval=1).reshape(2, 64, 1)
             noise, stats = draw_noise(noise_key, (3, 2, 64), policy, latent), init_stats(2)
             actors, critics = networks(trained)
-            trajectory, stats, _, perturbed = imagine_trajectories(
+            trajectory, stats, perturbed = imagine_trajectories(
                 Line(), policy, actors, critics, Line.rewards, State(x * 0, x), jnp.ones(64), noise, stats, config
             )
 

@@ -33,10 +33,8 @@ def _mean_square(deviations: list[Float[Array, "*steps outputs"]]) -> Float[Arra
     return (squares / (len(deviations) - 1)).mean(-1)
 
 
-def ensemble_variance(members: MLP, inputs: Float[Array, "*steps inputs"]) -> Float[Array, "*steps"] | None:
-    """`mean_variance` of the members' predictions on a GPU; none elsewhere. `members` has a leading axis of members."""
-    if not linear.on_gpu():
-        return None
+def ensemble_variance(members: MLP, inputs: Float[Array, "*steps inputs"]) -> Float[Array, "*steps"]:
+    """`mean_variance` of the members' predictions; each array of `members` has a leading axis of members."""
     return linear.with_padded_rows(partial(_variance_of_rows, members), inputs)[..., 0]
 
 

@@ -27,13 +27,4 @@ def find_objective(name: str) -> Objective:
     return OBJECTIVES[name]
 
 
-__all__ = [
-    "OBJECTIVES",
-    "Experience",
-    "Nothing",
-    "Objective",
-    "Sizes",
-    "Transition",
-    "find_objective",
-    "register",
-]
+__all__ = ["OBJECTIVES", "Experience", "Nothing", "Objective", "Sizes", "Transition", "find_objective", "register"]

@@ -1,6 +1,5 @@
 """Dreamer, the supervised oracle: the first task's policy collects, and its reward trains the world model."""
 
-from plan2explore.agent.intrinsic.objective import Objective
-from plan2explore.agent.intrinsic.random import init
+from plan2explore.agent.intrinsic.objective import Objective, init_nothing
 
-OBJECTIVE = Objective(init, loss=None, reward=None, collector="task", supervised=True)
+OBJECTIVE = Objective(init_nothing, loss=None, reward=None, collector="task", supervised=True)

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from plan2explore.agent.fast import linear
 from plan2explore.agent.fast.disagreement import ensemble_variance, mean_variance
 from plan2explore.agent.intrinsic.objective import Experience, Sizes, Transition
 from plan2explore.agent.networks import MLP
@@ -39,8 +40,7 @@ def target_size(config: IntrinsicConfig, sizes: Sizes) -> int:
 
 
 def one_step_inputs(transition: Transition, config: IntrinsicConfig) -> Float[Array, "*steps inputs"]:
-    """What stands for (s_t, a_t). Training and imagination both come through here, so their indices cannot
-    differ.
+    """What stands for (s_t, a_t), in training and in imagination.
 
     `deter` is the recurrent state *after* the action: deter_(t+1) = f(s_t, a_t) knows both.
     """
@@ -59,8 +59,7 @@ def one_step_targets(experience: Experience, config: IntrinsicConfig) -> Float[A
 def bootstrap_weights(key: PRNGKeyArray, members: int, sequences: int) -> Float[Array, "members sequences"]:
     """How often each member draws each sequence when it resamples them with replacement.
 
-    Weighting a sequence's loss by this count is the same as training on the resampled batch, without copying
-    anything.
+    A sequence's loss times this count is the same as training on the resampled batch.
     """
     drawn = jax.random.randint(key, (members * sequences,), 0, sequences).reshape(members, sequences)
     return jax.nn.one_hot(drawn, sequences).sum(1)
@@ -93,5 +92,4 @@ def disagreement(predictions: Float[Array, "members *steps outputs"]) -> Float[A
 
 def ensemble_disagreement(ensemble: Ensemble, inputs: Float[Array, "*steps inputs"]) -> Float[Array, "*steps"]:
     """`disagreement(ensemble(inputs))`; on a GPU in the form that moves the least memory."""
-    fast = ensemble_variance(ensemble.members, inputs)
-    return disagreement(ensemble(inputs)) if fast is None else fast
+    return ensemble_variance(ensemble.members, inputs) if linear.on_gpu() else disagreement(ensemble(inputs))

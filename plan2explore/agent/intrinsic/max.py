@@ -1,5 +1,4 @@
-"""MAX: seek states where Gaussian one-step models differ, by the Jensen-Renyi divergence (Shyam et al.,
-2019).
+"""MAX: seek states where Gaussian one-step models differ, by the Jensen-Renyi divergence (Shyam et al., 2019).
 
 Members predict a mean and a variance, so that noise which all of them expect earns no reward.
 """
@@ -38,8 +37,7 @@ def predict(ensemble: Ensemble, steps: Transition, config: IntrinsicConfig) -> t
 def loss(
     ensemble: Ensemble, experience: Experience, key: PRNGKeyArray, config: IntrinsicConfig
 ) -> tuple[Float[Array, ""], Metrics]:
-    """The members' negative log-likelihoods, less their constant; or squared errors with untrained
-    variances."""
+    """The members' negative log-likelihoods, less their constant; or squared errors with untrained variances."""
     mean, log_variance = predict(ensemble, experience.transitions(), config)
     squares = jnp.square(mean - one_step_targets(experience, config).astype(jnp.float32))
     costs = squares * jnp.exp(-log_variance) + log_variance if config.max_variance == "trained" else squares

@@ -61,6 +61,11 @@ class Nothing(eqx.Module):
     """The predictor of an objective that learns nothing of its own."""
 
 
+def init_nothing(config: IntrinsicConfig, sizes: Sizes, key: PRNGKeyArray) -> Nothing:
+    """Nothing to learn."""
+    return Nothing()
+
+
 @dataclass(frozen=True)
 class Objective:
     """Three functions, and how the explorer uses them. Without a reward there is no explorer."""

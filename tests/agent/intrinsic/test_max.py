@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import Array
 from scipy import integrate, stats
 
 from plan2explore.agent.intrinsic.max import jensen_renyi
@@ -43,12 +44,36 @@ def test_jensen_renyi_of_equal_members_is_zero_even_in_many_dimensions():
     assert abs(float(jensen_renyi(mean, variance))) < 1e-2
 
 
-def test_means_over_dimensions_keep_the_divergence_from_its_limit():
-    """In many dimensions sums are at ln K everywhere, without a gradient; in one, both are the same."""
-    mean, variance = random(3, 1000), jnp.full((3, 1000), 0.1)
-    summed, averaged = (jensen_renyi(mean, variance, reduce) for reduce in ("sum", "mean"))
-    assert float(summed) == pytest.approx(np.log(3), rel=1e-3)
-    assert 0 < float(averaged) < 0.99 * np.log(3)
-    assert np.abs(jax.grad(lambda mean: jensen_renyi(mean, variance, "mean"))(mean)).max() > 0
-    one, other = (jensen_renyi(mean[:, :1], variance[:, :1], reduce) for reduce in ("sum", "mean"))
-    np.testing.assert_allclose(one, other, rtol=1e-6)
+MEMBERS, DIMENSIONS = 5, 1024
+
+
+def members_apart(distance: Array) -> Array:
+    """Means of members that are so far apart, in each dimension by a random share."""
+    drawn = np.random.default_rng(0).normal(size=(MEMBERS, 1, DIMENSIONS)).astype(np.float32)
+    return drawn * jnp.asarray(distance)[:, None]
+
+
+def divergence(distance: Array, reduce: str) -> Array:
+    return jensen_renyi(members_apart(distance), jnp.full((MEMBERS, len(distance), DIMENSIONS), 0.1), reduce)
+
+
+DISTANCES = jnp.array([0.1, 0.2, 0.3, 0.4, 0.5])
+
+
+def test_summed_over_many_dimensions_the_divergence_is_the_same_everywhere_without_a_gradient():
+    np.testing.assert_allclose(divergence(DISTANCES, "sum"), np.log(MEMBERS), rtol=1e-3)
+    grads = jax.grad(lambda distance: divergence(distance, "sum").sum())(DISTANCES)
+    np.testing.assert_allclose(grads, 0, atol=1e-4)
+
+
+def test_averaged_over_dimensions_the_divergence_ranks_states_by_how_far_members_are_apart():
+    values = np.asarray(divergence(DISTANCES, "mean"))
+    assert np.all(np.diff(values) > 0.02) and values[-1] < np.log(MEMBERS)
+    grads = np.asarray(jax.grad(lambda distance: divergence(distance, "mean").sum())(DISTANCES))
+    assert np.all(grads > 0.02)
+    assert float(divergence(jnp.zeros(1), "mean")[0]) == pytest.approx(0, abs=1e-5), "members that agree"
+
+
+def test_in_one_dimension_both_are_the_same():
+    mean, variance = np.random.default_rng(1).random((2, 3, 7, 1)).astype(np.float32)
+    np.testing.assert_allclose(*(jensen_renyi(mean, variance + 0.1, reduce) for reduce in ("sum", "mean")), rtol=1e-4)

@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from handmade import MODERN, PAPER, Arrays, change
+from handmade import MODERN, PAPER, Arrays, change, random_state
 
-from plan2explore.agent.actor_critic import init_stats
 from plan2explore.agent.intrinsic import OBJECTIVES
-from plan2explore.agent.learner import Learner, LearnerState, check_finite
-from plan2explore.agent.optimizer import init_train_state
+from plan2explore.agent.learner import Learner, check_finite
 from plan2explore.agent.world_model import Observation
 from plan2explore.config import Spaces, check_numbers
 
@@ -116,19 +113,8 @@ class Outcome(NamedTuple):
 
     metrics: dict[str, float]
     learned: list[str]
-    """Networks that changed."""
+    """Networks that changed, in each of their arrays."""
     actions: np.ndarray
-
-
-def random_state(learner: Learner) -> LearnerState:
-    """Random parameters, without compiling the real ones' initialisation."""
-    rng = np.random.default_rng(4)
-    networks = {
-        name: init_train_state(jnp.asarray(rng.normal(0, 0.2, (layout.rows, layout.size)), jnp.float32))
-        for name, layout in learner.agent.layouts.items()
-    }
-    stats = init_stats(len(learner.agent.behaviors))
-    return LearnerState(networks, jnp.copy(networks["critic"].params), stats, jnp.zeros((), jnp.int32), jax.random.key(0))
 
 
 @cache
@@ -144,15 +130,17 @@ def outcome(row: Combination) -> Outcome:
     )
     check_numbers(config)
     learner = Learner(config, spaces)
-    state = random_state(learner)
+    state = random_state(learner, seed=4, scale=0.2)
     before = {name: np.asarray(params) for name, params in state.params.items()}
     for seed in range(2):
         state, metrics = learner.update(state, random_batch(spaces, seed))
         assert check_finite(metrics) == set()
     learned = []
-    for name in learner.agent.layouts:
-        rows = np.any(before[name] != np.asarray(state.params[name]), -1)
-        learned += [label for label, new in zip(learner.agent.labels(name), rows, strict=True) if new]
+    for name, layout in learner.agent.layouts.items():
+        changed = before[name] != np.asarray(state.params[name])
+        arrays = [part for part in np.split(changed, np.cumsum(layout.sizes)[:-1], -1) if part.size]
+        rows = np.all([part.any(-1) for part in arrays], 0) if arrays else []
+        learned += [label for label, moved in zip(learner.agent.labels(name), rows, strict=False) if moved]
     rng = np.random.default_rng(3)
     seen = Observation(
         None if spaces.image is None else rng.integers(0, 256, (5, IMAGE, IMAGE, 3), dtype=np.uint8),

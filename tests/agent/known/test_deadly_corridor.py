@@ -24,7 +24,7 @@ CONFIG = change(
     batch=16,
     length=12,
 )
-UPDATES = 1000
+UPDATES = 750
 
 
 def corridor(steps: int, seed: int) -> Arrays:
@@ -69,7 +69,7 @@ def learned_values(terminates: bool) -> np.ndarray:
     learner, state = trained(terminates)
     batch = windows(corridor(2000, seed=2), 64, CONFIG.length, np.random.default_rng(3))
     nets, sequences = learner.agent.networks(state.params), open_batch(learner.agent, jax.tree.map(jnp.asarray, batch))
-    features = infer_states(nets.model, sequences, jax.random.key(4)).rssm.states.features
+    features = infer_states(nets.model, sequences, jax.random.key(4))[0].features
     values = np.asarray(jax.tree.map(lambda leaf: leaf[0], nets.critic)(features))
     cells = np.swapaxes(batch["proprio"], 0, 1).argmax(-1)
     return np.array([values[cells == cell].mean() for cell in range(LENGTH)])

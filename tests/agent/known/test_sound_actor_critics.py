@@ -3,13 +3,12 @@
 from dataclasses import replace
 from functools import cache
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from handmade import PAPER, Arrays, change
+from handmade import PAPER, Arrays, Fixed, change
 from jax import Array
 
 from plan2explore.agent.actor_critic import (
@@ -23,6 +22,7 @@ from plan2explore.agent.actor_critic import (
     init_stats,
     lambda_returns,
     value_limits,
+    widen_range,
 )
 from plan2explore.agent.agent import Agent, Networks
 from plan2explore.agent.intrinsic.objective import Transition
@@ -125,18 +125,21 @@ def test_predicted_rewards_are_kept_within_the_range_that_was_seen():
         agent = Agent(change(CONFIG, actor_critic=dict(bound_values=bounded)), SPACES)
         nets, state = nano_networks(agent), random_states(agent, 1, 3, 50)
         steps = Transition(state, jnp.zeros((1, 3, 50, 2)), state)
-        reward, _ = imagined_rewards(agent, nets, ["task 0"], steps, 50, rewards_between(-0.1, 0.2), jnp.int32(1))
+        reward, _ = imagined_rewards(agent, nets, ["task 0"], 50, jnp.int32(1), steps, rewards_between(-0.1, 0.2))
         inside = np.all((reward >= -0.1) & (reward <= np.float32(0.2)))
         assert inside == bounded and reward.shape == (1, 3, 50)
 
 
 def test_values_are_kept_within_what_the_range_of_rewards_allows():
-    values, stats = jnp.array([[[-1e9, -3.0, 0.0, 150.0, 1e9]]]), rewards_between(-0.5, 2.0)
+    values, stats = jnp.array([[[-1e9, -3.0, 0.0, 150.0, 1e9]]]), widen_range(init_stats(1), jnp.array([[[0.5, 2.0]]]))
+    assert (float(stats.reward_low[0]), float(stats.reward_high[0])) == (0, 2), "0 is in the range"
+    stats = widen_range(stats, jnp.array([[[-0.5, 1.0]]]))
     config = ActorCriticConfig(discount=DISCOUNT)
     low, high = (float(each[0]) for each in value_limits(stats, config))
     assert (low, high) == (pytest.approx(-50, rel=1e-4), pytest.approx(200, rel=1e-4))
     np.testing.assert_allclose(bound_values(values, stats, config)[0, 0], [-50, -3, 0, 150, 200], rtol=1e-4)
-    np.testing.assert_array_equal(bound_values(values, stats, ActorCriticConfig(discount=1.0)), values)
+    for unbounded in (replace(config, bound_values=False), replace(config, discount=1.0)):
+        np.testing.assert_array_equal(bound_values(values, stats, unbounded), values)
     gradient = jax.grad(lambda values: bound_values(values, stats, config).sum())(values)
     np.testing.assert_array_equal(gradient, np.ones_like(values))  # beyond the bounds too: an actor is never cut off
 
@@ -172,8 +175,8 @@ def test_steps_weigh_what_is_left_of_the_discount_and_terminal_starts_weigh_0(gr
     start, alive = random_states(agent, 1, 8), jnp.array([1.0] * 6 + [0.0] * 2)
     noise = draw_noise(jax.random.key(4), (5, 1, 8), agent.policy, nets.model.rssm.latent)
     trajectory, *_ = imagine_trajectories(
-        nets.model, agent.policy, nets.actor, nets.critic, lambda steps: (jnp.ones((1, 5, 8)), None), start, alive, noise,
-        rewards_between(0.0, 1.0), config,
+        nets.model, agent.policy, nets.actor, nets.critic, lambda steps, stats: (jnp.ones((1, 5, 8)), stats), start, alive,
+        noise, rewards_between(0.0, 1.0), config,
     )  # fmt: skip
     discounts = DISCOUNT * np.asarray(nets.model.continue_head(trajectory.features))[0]
     assert discounts.std() > 0.05 and trajectory.weights.shape == (1, 5, 8)
@@ -196,15 +199,6 @@ def test_nothing_is_learned_from_terminal_starts(gradient):
 
 
 # --- Actors ---
-
-
-class Fixed(eqx.Module):
-    """Actors that say the same in every state."""
-
-    output: Array
-
-    def __call__(self, features: Array) -> Array:
-        return jnp.broadcast_to(self.output, (*features.shape[:-1], self.output.size))
 
 
 def pushed(config: ActorCriticConfig, steps: int = 10_000) -> tuple[TanhPolicy, Array, float, float]:

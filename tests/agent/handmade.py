@@ -2,8 +2,15 @@
 
 from dataclasses import replace
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
+from plan2explore.agent.actor_critic import init_stats
+from plan2explore.agent.learner import Learner, LearnerState
+from plan2explore.agent.optimizer import init_train_state
 from plan2explore.config import AgentConfig, modern_tiny, tiny
 
 Arrays = dict[str, np.ndarray]
@@ -47,3 +54,24 @@ def windows(stream: Arrays, batch: int, length: int, rng: np.random.Generator, c
     starts = rng.integers(0, len(stream["action"]) - length + 1, shape)
     index = starts[..., None] + np.arange(length)
     return {name: each[index] for name, each in stream.items()}
+
+
+def random_state(learner: Learner, seed: int = 0, scale: float = 0.3) -> LearnerState:
+    """A state with random parameters, made without compiling the real initialisation."""
+    rng, agent = np.random.default_rng(seed), learner.agent
+    networks = {
+        name: init_train_state(jnp.asarray(rng.normal(0, scale, (layout.rows, layout.size)), jnp.float32))
+        for name, layout in agent.layouts.items()
+    }
+    slow = jnp.copy(networks["critic"].params) if agent.config.actor_critic.slow_critic else jnp.zeros((0, 0))
+    update = jnp.zeros((), jnp.int32)
+    return LearnerState(networks, slow, init_stats(len(agent.behaviors)), update, jax.random.key(seed))
+
+
+class Fixed(eqx.Module):
+    """Actors that say the same in every state."""
+
+    output: Array
+
+    def __call__(self, features: Array) -> Array:
+        return jnp.broadcast_to(self.output, (*features.shape[:-1], self.output.size))

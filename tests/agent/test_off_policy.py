@@ -12,7 +12,7 @@ from plan2explore.agent.agent import Agent
 from plan2explore.agent.off_policy import TwinCritic, replay_losses
 from plan2explore.agent.policies import Actor
 from plan2explore.agent.world_model import Observation, Sequences
-from plan2explore.config import Spaces, check_numbers
+from plan2explore.config import Spaces
 
 PLACES, TIME, BATCH, DISCOUNT = 5, 6, 32, 0.9
 VALUES = DISCOUNT ** np.arange(PLACES - 2, -1, -1)  # of going right from each place but the last
@@ -80,8 +80,3 @@ def test_an_explorer_cannot_learn_from_replay():
     config = change(MODERN, actor_critic=dict(learn_from="replay"))
     with pytest.raises(ValueError, match="adapt_from=replay"):
         Agent(config, Spaces(action=2))
-
-
-def test_settings_of_an_adaptation_are_checked_as_others_are():
-    with pytest.raises(ValueError, match="adapt_discount"):
-        check_numbers(change(MODERN, adapt_discount=1.5))
