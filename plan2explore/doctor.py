@@ -57,11 +57,9 @@ def examine(out: Path | None = None, model: Path | None = None) -> int:
 
 def _model(path: Path) -> list[Finding]:
     """What an agent would do and observe in a model file, and what the ray-caster cannot draw of it."""
-    import mjraycast
-
     from .envs.mjcf import load_world
     from .envs.names import MJCF
-    from .envs.render import gl
+    from .envs.render import gl, mjraycast
 
     try:
         world = load_world(f"{MJCF}{path}")

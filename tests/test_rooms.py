@@ -44,8 +44,8 @@ def room_of(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
-def rooms_imported(path: Path) -> set[str]:
-    """First names below `plan2explore` that a file imports, relative and lazy imports included."""
+def imported(path: Path) -> set[str]:
+    """Full names of all that a file imports, relative and lazy imports included."""
     package = ("plan2explore", *path.relative_to(ROOT).parts[:-1])
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -55,7 +55,12 @@ def rooms_imported(path: Path) -> set[str]:
             base = package[: len(package) - node.level + 1] if node.level else ()
             origin = ".".join([*base, *([node.module] if node.module else [])])
             names |= {f"{origin}.{alias.name}" for alias in node.names}
-    inside = (name.split(".") for name in names)
+    return names
+
+
+def rooms_imported(path: Path) -> set[str]:
+    """First names below `plan2explore` that a file imports."""
+    inside = (name.split(".") for name in imported(path))
     return {parts[1] for parts in inside if parts[0] == "plan2explore" and len(parts) > 1} - {"__version__"}
 
 
@@ -65,6 +70,12 @@ def test_a_room_imports_only_its_neighbours(path):
     assert room in MAY_IMPORT, f"{room} is a new room: say in MAY_IMPORT what it may import"
     forbidden = rooms_imported(path) - MAY_IMPORT[room] - {room}
     assert not forbidden, f"{path.relative_to(ROOT)} imports {sorted(forbidden)}"
+
+
+def test_simulators_are_imported_below_envs_alone_which_does_so_safely():
+    outside = [path for path in MODULES if room_of(path) != "envs"]
+    simulators = {"dm_control", "glfw", "mjraycast", "mujoco"}
+    assert not [path for path in outside if {name.split(".")[0] for name in imported(path)} & simulators]
 
 
 def test_no_rooms_import_each_other_in_a_circle():

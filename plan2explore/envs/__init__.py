@@ -1,6 +1,9 @@
 """All that touches a simulator: worlds, their tasks and frames, and many of them at once."""
 
+import contextlib
 import importlib
+import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,6 +24,25 @@ HOMES = {
     "list_tasks": "names",
 }
 __all__ = ["RewardError", "Task", "VectorEnv", "list_tasks", "make"]
+
+
+@contextlib.contextmanager
+def environment_variable(name: str, value: str) -> Iterator[None]:
+    """Sets a variable for a while, unless the user has set it."""
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
+
+
+# MuJoCo and Gymnasium import GLFW, which asks a `python -c` for its version: left alone, that process takes a file
+# struct.py of the current folder for Python's own. Imported here, GLFW is there before all that needs it.
+with environment_variable("PYTHONSAFEPATH", "1"), contextlib.suppress(ImportError):
+    importlib.import_module("glfw")
 
 
 def __getattr__(name: str) -> Any:

@@ -3,19 +3,16 @@
 import functools
 import logging
 import math
-import os
 from typing import Any
 
 import numpy as np
 
-if "MUJOCO_GL" in os.environ:
-    from dm_control import suite
-else:
-    # Left alone, dm_control opens a window system and GL drivers while it is imported. Frames are drawn elsewhere.
-    os.environ["MUJOCO_GL"] = "disabled"
-    from dm_control import suite
+from . import environment_variable
+from .world import World
 
-    del os.environ["MUJOCO_GL"]
+with environment_variable("MUJOCO_GL", "disabled"):
+    # Left alone, dm_control opens a window system and GL drivers while it is imported. Frames are drawn elsewhere.
+    from dm_control import suite
 
 from dm_control.mujoco import Physics
 from dm_control.mujoco.wrapper import MjModel
@@ -23,7 +20,6 @@ from dm_control.rl.control import PhysicsError
 from dm_control.suite import base, cheetah
 
 from . import maze, speed
-from .world import World
 
 __all__ = ["MjModel", "Physics", "PhysicsError", "base"]  # for who must not import dm_control before this module
 

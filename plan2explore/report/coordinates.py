@@ -3,14 +3,13 @@
 from contextlib import suppress
 from dataclasses import dataclass
 
-import mujoco
 import numpy as np
 
 from ..envs.base import EnvError
 from ..envs.gymnasium import make_inner, simulation_of
 from ..envs.mjcf import load_world
 from ..envs.names import DATASET, GYMNASIUM, check_module, domain_of, without_start
-from ..envs.world import Snapshot
+from ..envs.world import Snapshot, mujoco
 from ..replay import Episode
 
 TURN = tuple(f" quaternion {part}" for part in "wxyz"), tuple(f" {part} turning" for part in "xyz")

@@ -223,6 +223,35 @@ def test_workers_have_one_thread_no_jax_and_no_file_of_the_current_folder_for_py
         assert vector.reset().proprio.tolist() == [[0, 2, 7]]
 
 
+LOOK_AND_STEP = """
+import os, sys
+from plan2explore.cli import main
+for world in ("pendulum", "gymnasium:Hopper-v5"):
+    try:
+        main(["look", world, "--size", "16", "--action-repeat", "100"])
+    except SystemExit as end:
+        assert not end.code, end.code
+assert not {"MUJOCO_GL", "PYTHONSAFEPATH"} & os.environ.keys()
+from plan2explore import VectorEnv
+with VectorEnv("gymnasium:Hopper-v5", 1, obs="proprio") as vector:
+    vector.reset()
+import mujoco
+print(mujoco.rendering.classic.gl_context.GLContext)  # users may draw with it
+"""
+
+
+def test_no_process_takes_a_file_of_the_current_folder_for_pythons_own(tmp_path):
+    """Not even those that the packages start behind the environments while they are imported: GLFW's is one."""
+    for name in ("ctypes", "json", "pickle", "random", "struct", "subprocess", "types"):
+        (tmp_path / f"{name}.py").write_text("import sys\nopen('was_run', 'a').write(f'{__name__} in {sys.argv}, ')")
+    environment = {name: value for name, value in os.environ.items() if name not in ("MUJOCO_GL", "PYTHONSAFEPATH")}
+    command = [sys.executable, "-P", "-c", LOOK_AND_STEP]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert not (tmp_path / "was_run").exists(), (tmp_path / "was_run").read_text()
+    assert done.returncode == 0, done.stderr
+    assert "gymnasium_Hopper-v5.mp4" in done.stdout and done.stdout.splitlines()[-1] == "<class 'mujoco.glfw.GLContext'>"
+
+
 def test_workers_leave_ctrl_c_and_polite_kills_to_the_parent_from_their_first_moment():
     memory = os.memfd_create("memory")
     worker = Worker(0, EnvGroup([FakeWorld] * 2, {}, range(2), 2, seed=0), memory)
