@@ -283,6 +283,8 @@ def look(
 ) -> int:
     """Plays a random episode and shows it: a video, a contact sheet, and steps per second.
 
+    Of a long episode these are the first 2,000 env steps.
+
     Args:
         world: A task (walker_walk), a bare domain (walker), gymnasium:ID, or mjcf:FILE.xml.
         size: Side of the images in pixels (the paper: 64).

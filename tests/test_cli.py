@@ -54,6 +54,13 @@ def test_look_leaves_a_video_and_a_contact_sheet(capsys, tmp_path):
     assert np.asarray(Image.open(tmp_path / "a" / "b" / "pendulum.png")).std() > 10
 
 
+def test_look_shows_the_start_of_an_episode_without_end(capsys, tmp_path):
+    pytest.importorskip("pygame")
+    world = ["gymnasium:Pendulum-v1", "--env-arg", f"max_episode_steps={10**30}"]
+    status, printed, _ = run(capsys, "look", *world, "--size", "8", "--action-repeat", "100", "--out", str(tmp_path))
+    assert status == 0 and "first 2,000 env steps: the episode was not over" in printed and "20 agent steps" in printed
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -14,7 +14,9 @@ from .spaces import ActionVector
 from .tasks import PhysicsReward, Task
 from .world import World
 
-LIMITS = {"size": (8, 1024), "action_repeat": (1, 100), "seed": (0, 2**32 - 1)}
+LIMITS = {
+    "size": (8, 1024), "action_repeat": (1, 100), "seed": (0, 2**32 - 1), "episode": (1, 10**9), "substeps": (1, 10**6),
+}  # fmt: skip
 CHOICES = {"renderer": RENDERERS, "obs": ("pixels", "proprio", "both")}
 Observation = dict[str, Any]
 
@@ -34,7 +36,7 @@ class EnvOptions:
     camera: str | None
 
     def __post_init__(self) -> None:
-        for what in LIMITS:
+        for what in ("size", "action_repeat", "seed"):
             check_whole(what, getattr(self, what))
         for what, choices in CHOICES.items():
             if getattr(self, what) not in choices:
@@ -45,7 +47,7 @@ def check_whole(what: str, value: Any) -> None:
     """A whole number of the user's."""
     low, high = LIMITS[what]
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        raise ValueError(f"{what} is a whole number from {low} to {high}; got {value!r}")
+        raise ValueError(f"{what} is a whole number from {low} to {high}; got {value!r:.40}")
 
 
 class EnvError(RuntimeError):

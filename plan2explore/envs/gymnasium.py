@@ -14,7 +14,7 @@ import gymnasium
 import mujoco
 import numpy as np
 
-from .base import Env, EnvError, EnvOptions
+from .base import LIMITS, Env, EnvError, EnvOptions
 from .names import GYMNASIUM, split_world
 from .registered import received_spec
 from .spaces import ActionVector, ObservationParts, resize
@@ -137,7 +137,8 @@ class GymnasiumEnv(Env):
         super().__init__(options)
         self._inner = make_inner(self.name, "rgb_array")
         self._task = options.task
-        self.episode = (self._inner.spec.max_episode_steps if self._inner.spec else None) or EPISODE
+        limit = (self._inner.spec.max_episode_steps if self._inner.spec else None) or EPISODE
+        self.episode = min(limit, LIMITS["episode"][1])
         try:
             self._world = simulation_of(self._inner)
             actions = ActionVector(self._inner.action_space, self.name)

@@ -9,6 +9,7 @@ import mujoco
 import numpy as np
 
 from . import suite
+from .base import check_whole
 from .names import MJCF, split_name, split_world
 from .registered import find_function
 from .suite import MjModel, Physics, base
@@ -76,9 +77,9 @@ def load(
             positions and velocities.
         reset: a function of `physics` and a random generator, or `module:function`, which changes the start.
     """
-    for what, count in (("episode", episode), ("substeps", 1 if substeps is None else substeps)):
-        if type(count) is not int or count < 1:
-            raise ValueError(f"{what} of {path} is a whole number from 1 on; got {count!r}")
+    check_whole("episode", episode)
+    if substeps is not None:
+        check_whole("substeps", substeps)
     physics = Physics.from_model(_compiled(path))
     model = physics.model.ptr
     if not model.nu:

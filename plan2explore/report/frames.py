@@ -17,6 +17,7 @@ from ..runs.files import check_folder
 from ..video import enlarge, write_video
 
 SHEET = 18  # frames on the contact sheet
+PREVIEW = 2000  # env steps: `look` shows no more of an episode
 
 
 def frames_of(episode: Episode, steps: slice, states: np.ndarray | None = None) -> np.ndarray:
@@ -68,6 +69,7 @@ def look_at(world: str, out: Path, *, size: int, action_repeat: int, seed: int, 
     console = PatientConsole(soft_wrap=True)
     console.print(f"Opening {world} (the first time, the renderer is compiled: about half a minute) ...")
     env = make(world, size=size, action_repeat=action_repeat, seed=seed, **options)
+    whole, env.episode = env.episode, min(env.episode, PREVIEW)
     env.reset(seed=seed)
     env.step(np.zeros(env.action_size))  # compiled now, so that the clock does not count it
     with console.status("playing ..."):
@@ -80,6 +82,8 @@ def look_at(world: str, out: Path, *, size: int, action_repeat: int, seed: int, 
     shown = np.linspace(0, len(frames) - 1, min(SHEET, len(frames))).astype(int)
     sheet = video.with_suffix(".png")
     contact_sheet(frames[shown], [f"env step {index * action_repeat}" for index in shown]).save(sheet)
+    if whole > episode.meta["env_steps"] == PREVIEW:
+        console.print(f"These are the first {PREVIEW:,} env steps: the episode was not over.")
     console.print(
         f"{len(frames) - 1} agent steps of {action_repeat} env steps, drawn by {env.renderer} at {size}x{size}\n"
         f"{speed:.0f} agent steps/s in one process, return {episode.reward.sum():.1f} (random actions)\n"

@@ -124,8 +124,10 @@ def test_what_cannot_be_done_is_said(tmp_path):
         make(mjcf=model_of(tmp_path, "<nothing/>"))
     with pytest.raises(ValueError, match="takes no argument 'gravity'; it takes episode, substeps, keyframe, sensors, re"):
         make(mjcf=MODELS / "cart.xml", gravity=1)
-    with pytest.raises(ValueError, match=r"episode of .* is a whole number from 1 on; got 0"):
-        make(mjcf=MODELS / "cart.xml", episode=0)
+    for what, most in (("episode", 10**9), ("substeps", 10**6)):
+        for wrong in (0, most + 1, 10**400, 1.5, True):
+            with pytest.raises(ValueError, match=rf"^{what} is a whole number from 1 to {most}; got {str(wrong)[:40]}$"):
+                make(f"mjcf:{MODELS / 'cart.xml'}?{what}={wrong}")
     with pytest.raises(ValueError, match="a name, or a model file as mjcf=, and not both"):
         make("walker", mjcf=MODELS / "cart.xml")
     with pytest.raises(TypeError, match="no argument 'episode' without mjcf="):
