@@ -5,6 +5,7 @@ import copy
 import importlib.util
 import inspect
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from traceback import extract_tb
@@ -44,6 +45,10 @@ gymnasium.register(CRAFTER, entry_point="plan2explore.envs.crafter:CrafterEnv", 
 
 def make_inner(name: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
     """The environment behind `gymnasium:ID?key=value`."""
+    # pygame's SDL would take signals that Python has no handler for, so that SIGTERM ended nothing.
+    os.environ.setdefault("SDL_NO_SIGNAL_HANDLERS", "1")
+    if not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():  # without a window to draw into, SDL should not look for one
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     identity, arguments = split_world(name.removeprefix(GYMNASIUM))
     if render_mode is not None:
         arguments |= {"render_mode": render_mode}

@@ -1,5 +1,8 @@
 """Gymnasium environments in the form of the suite's worlds."""
 
+import os
+import signal
+import subprocess
 import sys
 
 import gymnasium
@@ -14,6 +17,7 @@ from plan2explore.envs.base import EnvError
 from plan2explore.envs.registered import import_modules
 
 pytest.importorskip("pygame")
+WINDOWS = ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER", "SDL_NO_SIGNAL_HANDLERS")
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -37,6 +41,24 @@ def test_pendulum_repeats_scales_and_draws():
         steps += 1
     assert steps == 100 and info["env_steps"] == 200
     assert not np.allclose(env.reset()[0]["proprio"], expected)
+
+
+def test_an_episode_has_no_more_env_steps_than_can_be_counted():
+    assert make(f"gymnasium:Pendulum-v1?max_episode_steps={10**400}", size=8).episode == 10**9
+
+
+def test_a_polite_kill_ends_a_process_that_draws_with_pygame(tmp_path):
+    code = """
+import os, signal
+from plan2explore import make
+env = make("gymnasium:Pendulum-v1", size=8)
+env.reset()
+os.kill(os.getpid(), signal.SIGTERM)
+env.step([0.0])
+"""
+    environment = {name: value for name, value in os.environ.items() if name not in WINDOWS}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, "")
 
 
 def test_rewards_afterwards_get_observation_action_and_next_observation():
