@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from unittest import mock
 
+from threads import in_threads
+
 from plan2explore.agent.learner import Learner
 from plan2explore.config import ActorCriticConfig, AgentConfig, IntrinsicConfig, ModelConfig
 from plan2explore.phases import adapt, explore, learn, load
@@ -25,9 +27,11 @@ one_learner = functools.cache(Learner)
 
 
 @contextlib.contextmanager
-def quick() -> Iterator[None]:
-    """Learners are compiled once, and each group of environments has one process: starting processes takes time too."""
+def quick(processes: bool = False) -> Iterator[None]:
+    """Learners are compiled once, and environments are in a thread, or in one process: starting processes takes time too."""
     with contextlib.ExitStack() as stack:
+        if not processes:
+            stack.enter_context(in_threads())
         for module in (explore, adapt, learn, load):
             stack.enter_context(mock.patch.object(module, "Learner", one_learner))
         stack.enter_context(mock.patch.object(os, "sched_getaffinity", lambda process: {0}))

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from patience import PATIENCE
 from sizes import NANO, quick
-from threads import in_threads
 
 from plan2explore import reproduce as module
 from plan2explore.envs import suite
@@ -39,7 +38,7 @@ SETTINGS = {"steps": 3000, "agent": NANO, "final_episodes": 3, "updates": 10, "s
 def small(out, protocol="zero-shot", methods=("random",), **more):
     """A sweep of two cells that takes seconds."""
     where = {"tasks": ["cartpole_swingup"], "methods": methods, "seeds": [0, 1], "out": out}
-    with quick(), in_threads():
+    with quick():
         return reproduce(protocol, **(where | SETTINGS | more))
 
 
@@ -244,7 +243,8 @@ def test_more_steps_or_other_settings_are_not_finished_before(tmp_path, explored
 
 def test_each_protocol_has_an_end_of_its_own(tmp_path, explored, capsys, monkeypatch):
     """After few-shot, zero-shot still evaluates as often as was asked; neither explores again."""
-    monkeypatch.setattr(cells, "_adapted", lambda *_: None)
+    monkeypatch.setattr(Run, "snapshots", [1000])
+    monkeypatch.setattr(cells, "adapt", lambda *_, **__: None)
     for protocol, finished in (("few-shot", 0), ("zero-shot", 0), ("few-shot", 1), ("zero-shot", 1)):
         small(tmp_path, protocol=protocol, seeds=[0])
         assert capsys.readouterr().out.count("finished before") == finished

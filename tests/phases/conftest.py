@@ -16,9 +16,14 @@ from plan2explore.phases.run import Run
 from plan2explore.replay.buffer import Replay
 
 
+@pytest.fixture
+def processes():
+    """Environments of this test are in processes, not in threads of its own."""
+
+
 @pytest.fixture(autouse=True)
-def quickly():
-    with quick():
+def quickly(request):
+    with quick("processes" in request.fixturenames):
         yield
 
 

@@ -47,7 +47,7 @@ def snapshot(path, steps):
 # --- Zero-shot ---
 
 
-def test_zero_shot_takes_no_step_before_its_evaluation(overlapped, tmp_path, monkeypatch, capsys):
+def test_zero_shot_takes_no_step_before_its_evaluation(overlapped, tmp_path, monkeypatch, capsys, processes):
     events = []
 
     def note(kind, method, text):

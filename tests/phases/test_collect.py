@@ -104,7 +104,7 @@ def play(collecting, steps, seed=0):
         collecting.receive()
 
 
-def test_seeds_stay_true_when_processes_die_in_a_reset(tmp_path):
+def test_seeds_stay_true_when_processes_die_in_a_reset(tmp_path, processes):
     mark = tmp_path / "died"
 
     def fragile(**options):
@@ -135,7 +135,7 @@ def test_seeds_stay_true_when_processes_die_in_a_reset(tmp_path):
         assert info["state"][0].tobytes() == episode.state[0, 0].tobytes()
 
 
-def test_an_episode_that_never_ends_leaves_replay(tmp_path):
+def test_an_episode_that_never_ends_leaves_replay(tmp_path, processes):
     with VectorEnv("pendulum", 2, 2, seed=5, size=8, action_repeat=100) as vector:
         collecting = collector(vector, tmp_path, piece=5)
         collecting.reset()
@@ -213,7 +213,7 @@ def test_ends_are_kept_with_the_episode_and_in_replay(tmp_path, piece):
     assert stored["is_first"][: ends[-1]].nonzero()[0].tolist() == [0, *ends[:-1]]
 
 
-def test_a_round_is_one_episode_of_each_environment_however_long(tmp_path):
+def test_a_round_is_one_episode_of_each_environment_however_long(tmp_path, processes):
     with VectorEnv(Leaving, 3, 3, seed=5) as vector:
         collecting = collector(vector, tmp_path)
         collecting.reset(4)

@@ -137,7 +137,7 @@ def test_a_video_ends_with_its_episode():
     assert [scores.frames[:, 0, 0, 0].tolist() for scores in found] == [[1, 2, 3], [1, 2]]
 
 
-def test_an_episode_that_a_dead_process_took_along_does_not_count(taken):
+def test_an_episode_that_a_dead_process_took_along_does_not_count(taken, processes):
     with make_for_tasks(WORLD, [p2e.Task.named(task) for task in TASKS], 1, seed=9) as vector:
         playing = evaluation(vector)
         for _ in range(5):

@@ -73,7 +73,7 @@ def test_mistakes_are_sentences_and_leave_nothing(options, sentence, tmp_path, m
     assert not (tmp_path / "run").exists()
 
 
-def test_what_environments_need_is_about_what_they_take(monkeypatch):
+def test_what_environments_need_is_about_what_they_take(monkeypatch, processes):
     each = bytes_of_one(WORLD)
     assert 2e6 < each < 50e6  # 12.5 MB were measured
     monkeypatch.setattr(world_module, "host_room", lambda: 100 * each + each // 2)

@@ -117,7 +117,7 @@ def test_the_last_evaluation_comes_once_and_names_diverged_critics(tmp_path, mon
     assert lines[-1]["updates"] == 200
 
 
-def test_a_worker_that_dies_changes_nothing_in_turn_nor_do_evaluations(taken_in_turn, tmp_path, monkeypatch):
+def test_a_worker_that_dies_changes_nothing_in_turn_nor_do_evaluations(taken_in_turn, tmp_path, monkeypatch, processes):
     send, calls = Collector.send, []
 
     def send_and_kill(collector, actions):
