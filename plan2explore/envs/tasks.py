@@ -40,7 +40,7 @@ class Task:
 
     In a world of the suite or of a model file, `reward` takes dm_control's `physics` and returns the reward of its current
     state. In a Gymnasium world it takes `(observation, action, next_observation)`, or, where MuJoCo is behind it, `physics`
-    alone. Without `reward`, the name is a task of the suite.
+    alone. Without `reward`, the name is one of `list_tasks()`.
 
     Runs keep a digest of the function and of all that it takes from elsewhere, so that another one is not taken for it.
     Where that is not what you want, or not possible, give a `version`, which then stands for the function.
@@ -61,7 +61,7 @@ class Task:
 
     @classmethod
     def named(cls, name: str) -> "Task":
-        """A task of the suite, such as `walker_run`."""
+        """A task of the suite or a maze's goal, such as `walker_run` or `maze_u_goal_n`."""
         return cls(name)
 
     @classmethod
