@@ -132,7 +132,7 @@ URDF = f"""<robot name="arm"><link name="base">{LINK}</link><link name="shoulder
 
 def test_a_urdf_has_no_actuators_and_is_attached_to_an_mjcf_as_the_docs_show(tmp_path):
     (tmp_path / "robot.urdf").write_text(URDF)
-    with pytest.raises(ValueError, match="robot.urdf has no actuators.* A URDF never has any: attach it to an MJCF"):
+    with pytest.raises(ValueError, match=r"robot.urdf has no actuators.* A URDF never has any: attach it to an MJCF"):
         make(mjcf=tmp_path / "robot.urdf")
     (shown,) = re.findall(r"```xml\n(.*?)```", (MODELS.parents[1] / "docs" / "own_model.md").read_text(), re.DOTALL)
     (tmp_path / "robot.xml").write_text(shown)
