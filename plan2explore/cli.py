@@ -151,7 +151,7 @@ def adapt(
 
     Args:
         run: Folder of an exploration. It is not changed.
-        task: A task of the suite: walker_walk.
+        task: A task's name: walker_walk, or a maze's goal: maze_u_goal_n. `plan2explore tasks` lists them.
         reward: A reward of your own, instead of a task: file.py:function.
         at: Env steps of the snapshot to start from; none: the last.
         out: Where to write; none: below the run's adapt/.
@@ -216,7 +216,7 @@ def _one_task(task: str | None, reward: str | None) -> Any:
     if task is not None and reward is not None:
         raise ValueError(f"Both --task {task} and --reward {reward} were given: give only one of them")
     if task is None and reward is None:
-        raise ValueError("Give a task of the suite as --task NAME, or a reward of your own as --reward file.py:function")
+        raise ValueError("Give a task's name as --task NAME, or a reward of your own as --reward file.py:function")
     return Task.named(task) if task is not None else Task.from_file(str(reward))
 
 
@@ -304,15 +304,18 @@ def look(
 
 
 @command
-def tasks(which: str = "all") -> int:
+def tasks(start: Positional[str] = "", which: str = "all") -> int:
     """Lists the names that the other commands take.
 
     Args:
+        start: Only names that begin so, such as those of a domain: maze.
         which: all, paper, extra or domains.
     """
     from .envs import list_tasks
 
-    print("\n".join(list_tasks(which)))
+    if not (names := [name for name in list_tasks(which) if name.startswith(start)]):
+        raise ValueError(f"No name begins with {start!r}; the domains are {', '.join(list_tasks('domains'))}")
+    print("\n".join(names))
     return 0
 
 

@@ -426,8 +426,8 @@ class AdaptConfig:
 
     schedule: Annotated[Schedule, tyro.conf.arg(name="")] = field(default_factory=Schedule)
     updates: int = 10_000
-    """Updates in imagination before any new interaction. The paper does not say how many; the authors'
-    released code trained the task's behaviour throughout exploration (100,000 at 1M env steps)."""
+    """Updates before any new interaction: in imagination, or from replay (modern-tiny). The paper does not say how
+    many; the authors' released code trained the task's behaviour throughout exploration (100,000 at 1M env steps)."""
     shots: Natural = 0
     """Episodes that the task's policy collects after that: 0 is zero-shot (the paper's few-shot: 150)."""
     at: tyro.conf.Suppress[Natural | None] = None

@@ -84,7 +84,7 @@ class ReproduceCommand:
     shots: int = 150
     """Few-shot: episodes of the task's policy (the paper: 150)."""
     updates: int = 10_000
-    """Few-shot: updates in imagination before those (the paper does not say how many)."""
+    """Few-shot: updates before those (the paper does not say how many)."""
     gradient: Literal["through", "stopped"] | None = None
     """Does the exploration objective's gradient reach the actor through imagined states? None: as the preset says."""
     final_episodes: int = FINAL_EPISODES

@@ -2,7 +2,7 @@
 
     MUJOCO_GL=osmesa python scripts/render_references.py
 
-needs OSMesa (Debian: apt-get install libosmesa6). It writes mjraycast/tests/references.npz,
+needs OSMesa (Debian: apt-get install libosmesa6). It writes mjraycast/tests/references.npz and models.npz,
 docs/pictures/render_*.png and the table in docs/rendering.md.
 """
 
@@ -16,6 +16,7 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "mjraycast" / "tests"))
 
+import model_worlds  # noqa: E402
 import suite_worlds as worlds  # noqa: E402
 from opengl import OpenGLRenderer  # noqa: E402
 
@@ -79,6 +80,7 @@ def main() -> None:
             drawn = worlds.pictures(world, states, size, OpenGLRenderer)
             references[world.domain, size] = list(zip(states, drawn, strict=True))
     worlds.store_references(references)
+    model_worlds.store_references(OpenGLRenderer)
     write_table(rows)
 
 

@@ -73,12 +73,18 @@ def test_look_shows_the_start_of_an_episode_without_end(capsys, tmp_path):
         (("bench", "render", "--worlds", "pendulum", "--seconds", "0"), "seconds must be above 0, and finite; got 0.0."),
         (("bench", "update", "--preset", "tiny", "--count", "0"), "count must be at least 1; got 0."),
         (("tasks", "--which", "mine"), "list_tasks knows"),
+        (("tasks", "labyrinth"), "No name begins with 'labyrinth'; the domains are acrobot, antmaze_u, ball_in_cup"),
     ],
 )
 def test_mistakes_end_in_a_sentence(capsys, arguments, sentence):
     status, printed, error = run(capsys, *arguments)
     assert status == 2
     assert sentence in printed + error and "Traceback" not in error
+
+
+def test_names_are_listed_from_their_beginning_on(capsys):
+    assert run(capsys, "tasks", "point")[:2] == (0, "point_mass_easy\npoint_mass_hard\n")
+    assert run(capsys, "tasks", "maze", "--which", "domains")[:2] == (0, "maze_large\nmaze_rooms\nmaze_u\n")
 
 
 WITH_A_FOLDER = [

@@ -4,19 +4,22 @@ import itertools
 from pathlib import Path
 
 import gym_worlds
+import model_worlds
 import mujoco
 import numpy as np
 import pytest
 import suite_worlds
 from opengl import need_osmesa, run_with_osmesa
-from suite_worlds import LEAST_PSNR, LEAST_SSIM, SIZES, WORLDS
+from suite_worlds import LEAST_PSNR, LEAST_SSIM, SIZES, WORLDS, World
 
 from mjraycast import Renderer
 
 LIVE_STATES = 4
 LEAST_GYMNASIUM_PSNR = 35.0  # decibels; a floor of black and white shows every difference
 LEAST_MESH_PSNR = 36.0
+LEAST_MODEL_PSNR = 35.0
 LIVE_SEED = 100
+OTHERS = (World("fish", "swim"), World("swimmer", "swimmer15"))
 
 DRAW_STATES = """
 import sys
@@ -156,6 +159,64 @@ def test_meshes_infinite_planes_and_haze_are_like_osmesas(tmp_path):
             pairs = list(zip(arm_pictures(Renderer, size), file[str(size)], strict=True))
             assert min(suite_worlds.psnr(*pair) for pair in pairs) >= LEAST_MESH_PSNR
             assert np.mean([suite_worlds.ssim(*pair) for pair in pairs]) >= LEAST_SSIM
+
+
+DRAW_MODELS = """
+import sys
+import model_worlds as models
+import numpy as np
+from opengl import OpenGLRenderer
+drawn = {f"{name}/{size}": models.pictures(name, models.states(name), size, OpenGLRenderer)
+         for name in models.MODELS for size in (64, 128)}
+np.savez(sys.argv[1], **drawn)
+"""
+
+
+def assert_each_is_alike(name, ours, theirs):
+    """The PSNR of every picture of a model, whatever the camera."""
+    for state, camera in np.ndindex(ours.shape[:2]):
+        decibels = suite_worlds.psnr(ours[state, camera], theirs[state, camera])
+        assert decibels >= LEAST_MODEL_PSNR, f"{name}, camera {camera - 1}, state {state}: {decibels:.1f} dB"
+
+
+@pytest.mark.parametrize("name", model_worlds.MODELS)
+def test_the_example_models_are_like_osmesas_stored_pictures(name):
+    positions, theirs = model_worlds.load_references(name)
+    assert len({picture.tobytes() for picture in theirs.reshape(-1, 64, 64, 3)}) == theirs.shape[0] * theirs.shape[1] >= 4
+    assert_each_is_alike(name, model_worlds.pictures(name, positions, 64, Renderer), theirs)
+
+
+def test_the_example_models_are_like_osmesas_in_each_picture(tmp_path):
+    need_osmesa()
+    path = tmp_path / "pictures.npz"
+    run_with_osmesa(DRAW_MODELS, path)
+    with np.load(path) as file:
+        for name, size in itertools.product(model_worlds.MODELS, (64, 128)):
+            ours = model_worlds.pictures(name, model_worlds.states(name), size, Renderer)
+            assert_each_is_alike(name, ours, file[f"{name}/{size}"])
+
+
+DRAW_OTHERS = """
+import sys
+import numpy as np
+import suite_worlds as worlds
+from opengl import OpenGLRenderer
+from test_parity import LIVE_SEED, LIVE_STATES, OTHERS
+drawn = {world.task: worlds.pictures(world, list(worlds.random_states(world, LIVE_STATES, LIVE_SEED)), 64, OpenGLRenderer)
+         for world in OTHERS}
+np.savez(sys.argv[1], **drawn)
+"""
+
+
+def test_other_models_of_the_suite_are_like_osmesas(tmp_path):
+    need_osmesa()
+    path = tmp_path / "pictures.npz"
+    run_with_osmesa(DRAW_OTHERS, path)
+    with np.load(path) as file:
+        for world in OTHERS:
+            ours = suite_worlds.pictures(world, list(suite_worlds.random_states(world, LIVE_STATES, LIVE_SEED)), 64)
+            decibels = np.mean([suite_worlds.psnr(*pair) for pair in zip(ours, file[world.task], strict=True)])
+            assert decibels >= LEAST_MODEL_PSNR, f"{world.domain} {world.task}: {decibels:.1f} dB"
 
 
 def test_a_wrong_picture_would_be_noticed():

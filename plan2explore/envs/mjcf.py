@@ -69,7 +69,7 @@ def load(
     """The world of a model file.
 
     Args:
-        path: an MJCF or URDF file, or a compiled model (.mjb).
+        path: an MJCF file, or a compiled model (.mjb). A URDF has no actuators, so attach it to an MJCF that has.
         episode: env steps.
         substeps: physics steps in one env step; none: as many as take about 0.02 s.
         keyframe: name or number of the key frame that an episode starts from; none: the first, if the model has any.
@@ -83,7 +83,10 @@ def load(
     physics = Physics.from_model(_compiled(path))
     model = physics.model.ptr
     if not model.nu:
-        raise ValueError(f"{path} has no actuators: there would be nothing for an agent to do")
+        raise ValueError(
+            f"{path} has no actuators, so there is nothing for an agent to do. A URDF never has any: attach it to an MJCF "
+            "that has (docs/own_model.md)"
+        )
     names = [sensors] if isinstance(sensors, str) else list(sensors)
     names = [name for each in names for name in each.split(",") if name]
     if keyframe is None:

@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -39,7 +40,7 @@ class Task:
 
     In a world of the suite or of a model file, `reward` takes dm_control's `physics` and returns the reward of its current
     state. In a Gymnasium world it takes `(observation, action, next_observation)`, or, where MuJoCo is behind it, `physics`
-    alone. Without `reward`, the name is a task of the suite.
+    alone. Without `reward`, the name is one of `list_tasks()`.
 
     Runs keep a digest of the function and of all that it takes from elsewhere, so that another one is not taken for it.
     Where that is not what you want, or not possible, give a `version`, which then stands for the function.
@@ -60,7 +61,7 @@ class Task:
 
     @classmethod
     def named(cls, name: str) -> "Task":
-        """A task of the suite, such as `walker_run`."""
+        """A task of the suite or a maze's goal, such as `walker_run` or `maze_u_goal_n`."""
         return cls(name)
 
     @classmethod
@@ -166,10 +167,12 @@ class PhysicsReward:
         self._computed = [getattr(data, name) for name in STORED + FOLLOWS]
         fields = [getattr(part, name) for part in (model, model.opt) for name in dir(part) if not name.startswith(LEFT_OUT)]
         self._constants = [array for array in fields if isinstance(array, np.ndarray)]
+        numbers = [name for name in dir(model.opt) if isinstance(getattr(model.opt, name), int | float)]
+        self._options = attrgetter(*numbers)
 
     def begin(self) -> None:
         """Call it when the model of an episode is as it will be."""
-        self._model = [array.tobytes() for array in self._constants]
+        self._model = self._read_model()
 
     def __call__(self, where: Callable[[], str]) -> float:
         """The reward of the current state."""
@@ -185,12 +188,15 @@ class PhysicsReward:
 
     def end(self, where: Callable[[], str]) -> None:
         """Call it at the end of the episode, or of a part of it."""
-        if [array.tobytes() for array in self._constants] != self._model:
+        if self._read_model() != self._model:
             raise self._has_written("model", where)
 
     def _read_state(self) -> bytes:
         mujoco.mj_getState(*self._mujoco, self._state, INTEGRATION)
         return b"".join([self._state.tobytes(), *[array.tobytes() for array in self._computed]])
+
+    def _read_model(self) -> tuple[Any, ...]:
+        return self._options(self._mujoco[0].opt), *[array.tobytes() for array in self._constants]
 
     def _has_written(self, part: str, where: Callable[[], str]) -> RewardError:
         return RewardError(f"Reward {self._name!r} has written to physics (its {part}): it may only read it ({where()})")

@@ -70,7 +70,7 @@ def adapt(
         run: An exploration or its folder.
         task: A task's name, or `Task(name, reward=function)`.
         shots: Episodes of new interaction: 0 is zero-shot (the paper's few-shot: 150).
-        updates: In imagination, before any new interaction; by default 10,000.
+        updates: Before any new interaction, in imagination or from replay, as the preset says; by default 10,000.
         at: Env steps of the snapshot to start from, with the episodes collected until then; by default the last.
         seed: Of the new networks and environments.
         out: Where to write, by default below the run's `adapt/`.

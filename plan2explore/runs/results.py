@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -56,6 +55,8 @@ class Result:
 
 COLUMNS = tuple(each.name for each in fields(Result))
 NEEDED = ("task", "method", "protocol", "seed", "env_steps", "score", "episodes")
+LARGEST = 1e15
+"""Of a number in a CSV file, either way."""
 NUMBERS = {"seed": int, "env_steps": int, "episodes": int, "score": float, "std": float, "wall_s": float}
 
 
@@ -170,8 +171,8 @@ def _result(line: Mapping[str, str]) -> Result:
             values[name] = kind(word) if word else 0.0 if name == "std" else None
         except ValueError:
             raise ValueError(f"{name} is {word!r:.40}, not a {'whole ' if kind is int else ''}number") from None
-        if not math.isfinite(values[name] or 0):
-            raise ValueError(f"{name} is not finite")
+        if not abs(values[name] or 0) <= LARGEST:
+            raise ValueError(f"{name} is {word!r:.40}, not finite or too large")
     return Result(**values)
 
 

@@ -1,8 +1,10 @@
 """Model files as worlds."""
 
+import re
 import sys
 from pathlib import Path
 
+import mujoco
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
@@ -113,6 +115,29 @@ def test_every_camera_and_a_free_one_draw():
     images = [env.reset(seed=0)[0]["image"] for env in envs]
     assert images[0].std() > 5 and (images[0] != images[1]).any()
     np.testing.assert_array_equal(images[0], images[2])
+
+
+def test_a_compiled_model_is_a_world(tmp_path):
+    source, path = MODELS / "rover.xml", tmp_path / "rover.mjb"
+    mujoco.mj_saveModel(mujoco.MjModel.from_xml_path(str(source)), str(path))
+    ours, theirs = (record(make(mjcf=file, **QUICK), seed=0) for file in (path, source))
+    np.testing.assert_array_equal(ours.proprio, theirs.proprio)
+
+
+LINK = "<inertial><mass value='1'/><inertia ixx='1' ixy='0' ixz='0' iyy='1' iyz='0' izz='1'/></inertial>"
+URDF = f"""<robot name="arm"><link name="base">{LINK}</link><link name="shoulder_link">{LINK}</link>
+<joint name="shoulder" type="continuous"><parent link="base"/><child link="shoulder_link"/><axis xyz="0 0 1"/></joint>
+<transmission name="t"><joint name="shoulder"/><actuator name="m"/></transmission></robot>"""
+
+
+def test_a_urdf_has_no_actuators_and_is_attached_to_an_mjcf_as_the_docs_show(tmp_path):
+    (tmp_path / "robot.urdf").write_text(URDF)
+    with pytest.raises(ValueError, match=r"robot.urdf has no actuators.* A URDF never has any: attach it to an MJCF"):
+        make(mjcf=tmp_path / "robot.urdf")
+    (shown,) = re.findall(r"```xml\n(.*?)```", (MODELS.parents[1] / "docs" / "own_model.md").read_text(), re.DOTALL)
+    (tmp_path / "robot.xml").write_text(shown)
+    env = make(mjcf=tmp_path / "robot.xml", **QUICK)
+    assert env.action_space.shape == (1,) and env.reset()[0]["proprio"].shape == (2,)
 
 
 def test_what_cannot_be_done_is_said(tmp_path):

@@ -60,6 +60,16 @@ def writes_model(physics):
     return 0.0
 
 
+def slows_time(physics):
+    physics.model.opt.timestep = 0.001
+    return 0.0
+
+
+def disables_a_part_of_the_physics(physics):
+    physics.model.opt.disableflags = 1024
+    return 0.0
+
+
 def changes_a_view(physics):
     offset = physics.data.xpos[1]
     offset -= 1.0
@@ -76,7 +86,8 @@ def counts_in_the_data(physics):
     return float(physics.data.calls)
 
 
-WRITES = [writes_state, applies_force, writes_model, changes_a_view, keeps_the_last_height, counts_in_the_data]
+WRITES = [writes_state, applies_force, writes_model, slows_time, disables_a_part_of_the_physics, changes_a_view]
+WRITES += [keeps_the_last_height, counts_in_the_data]
 CART = f"mjcf:{Path(__file__).parents[2] / 'examples' / 'models' / 'cart.xml'}?episode=20"
 
 

@@ -167,11 +167,12 @@ def test_a_wrong_word_names_its_column_and_spreadsheets_may_mark_their_files(tmp
     path = tmp_path / "results.csv"
     append_results(path, [ONE])
     good = path.read_text().splitlines()[1]
-    bad = good.replace("560.700", "much"), good.replace("500010", "5e5")
+    bad = good.replace("560.700", "much"), good.replace("500010", "5e5"), good.replace("500010", "1" + "0" * 400)
     path.write_bytes("\n".join([path.read_text().strip(), *bad]).encode("utf-8-sig"))  # as Excel does
     with caplog.at_level(logging.WARNING):
         assert len(read_results([path])) == 1
     assert "score is 'much', not a number" in caplog.text and "env_steps is '5e5', not a whole number" in caplog.text
+    assert f"Line 5 of {path}" in caplog.text and "not finite or too large" in caplog.text
 
 
 def test_what_has_no_results_is_refused_with_a_reason(tmp_path):

@@ -26,16 +26,17 @@ def test_auto_is_raycast_where_the_model_is_supported(without_gl):
     assert render.make_renderer(*arguments(), 0, 64).name == "raycast"
 
 
-def test_auto_is_gl_where_it_is_not_and_that_is_said_once(monkeypatch, capsys):
+@pytest.mark.parametrize(("world", "lacking"), [(("dog", "run"), "skin"), (("quadruped", "escape"), "height field")])
+def test_auto_is_gl_where_it_is_not_and_that_is_said_once(world, lacking, monkeypatch, capsys):
     monkeypatch.delenv(render.SAID, raising=False)
     if not any(gl.works(backend) for backend in gl.wanted_backends()):
         pytest.skip("no OpenGL works here (Debian: apt-get install libosmesa6)")
-    renderer = render.make_renderer(*arguments("dog", "run"), 0, 64)
+    renderer = render.make_renderer(*arguments(*world), 0, 64)
     assert renderer.name.startswith("gl-")
     assert renderer.render().std() > 10
     renderer.close()
-    render.make_renderer(*arguments("dog", "run"), 0, 64).close()
-    said = "The ray-caster cannot draw this model (skin): it needs OpenGL. Looking for one that works here"
+    render.make_renderer(*arguments(*world), 0, 64).close()
+    said = f"The ray-caster cannot draw this model ({lacking}): it needs OpenGL. Looking for one that works here"
     assert capsys.readouterr().err.count(said) == 1
 
 
