@@ -1,4 +1,4 @@
-"""The examples run, at sizes at which nothing is learned, compiled as a user's programs are."""
+"""The examples run, at sizes at which nothing is learned; the first two are compiled as a user's programs are."""
 
 import subprocess
 import sys
@@ -15,11 +15,6 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 pytestmark = pytest.mark.xdist_group("examples")  # the notebook runs the programs that the first script compiled
 
 
-@pytest.fixture(autouse=True)
-def as_users_compile(monkeypatch):
-    monkeypatch.delenv("XLA_FLAGS")
-
-
 def run(script: str, *arguments: object) -> str:
     """What a script prints."""
     command = [sys.executable, str(EXAMPLES / script), *map(str, arguments)]
@@ -29,7 +24,8 @@ def run(script: str, *arguments: object) -> str:
 
 
 @pytest.mark.slow
-def test_the_script_with_a_reward_of_its_own(tmp_path):
+def test_the_script_with_a_reward_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.delenv("XLA_FLAGS")
     printed = run("custom_reward.py", "--quick", "--out", tmp_path / "run")
     assert "folded:" in printed and "2 episodes" in printed
     assert (tmp_path / "run" / "folded.mp4").stat().st_size > 0
@@ -39,6 +35,7 @@ def test_the_script_with_a_reward_of_its_own(tmp_path):
 def test_the_notebook(tmp_path, monkeypatch):
     notebook = nbformat.read(EXAMPLES / "journey.ipynb", 4)
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells), "strip the outputs"
+    monkeypatch.delenv("XLA_FLAGS")
     monkeypatch.setenv("QUICK", "1")
     nbclient.NotebookClient(notebook, timeout=PATIENCE, resources={"metadata": {"path": str(tmp_path)}}).execute()
     printed = "".join(out.get("text", "") for cell in notebook.cells for out in cell.get("outputs", []))
