@@ -116,7 +116,7 @@ class Adaptation:
         return name + (f"-{shots}-shots" if shots else "")
 
     def solve(self, path: Path, zero: Policy | None = None) -> Policy:
-        """Learns the task in imagination alone; or continues from the zero-shot policy, collecting."""
+        """Learns the task from the exploration alone; or continues from the zero-shot policy, collecting."""
         settings = self._settings(self.config.shots if zero else 0)
         if RunFolder.is_run(path):
             folder = RunFolder.open(path)
