@@ -71,6 +71,13 @@ def load_episode(path: Path, images: bool = True) -> Episode:
 
     Without `images` those are neither read nor checked: `image` is an array (steps, 0, 0, 3).
     """
+    try:
+        return _load(path, images)
+    except SystemError:  # CPython 3.11.7's `ast`, by which NumPy reads headers, can fail where two threads use it at once
+        return _load(path, images)
+
+
+def _load(path: Path, images: bool) -> Episode:
     about = path.stat()
     if not stat.S_ISREG(about.st_mode):
         raise BadEpisode(f"{path} is not a plain file")
@@ -80,8 +87,8 @@ def load_episode(path: Path, images: bool = True) -> Episode:
         try:
             with zipfile.ZipFile(file) as archive:
                 return _read(archive, images)
-        except MemoryError:
-            raise  # sizes were checked: it is the machine that has too little
+        except (MemoryError, SystemError):
+            raise  # not the file's fault: sizes were checked
         except OSError as error:
             if error.errno not in (errno.EIO, errno.EINVAL):  # a bad disk, an offset that cannot be
                 raise

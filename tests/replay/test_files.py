@@ -98,6 +98,21 @@ def test_the_same_episode_is_the_same_bytes(tmp_path):
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
 
 
+def test_a_file_is_read_again_where_python_fails_once(tmp_path, monkeypatch):
+    """CPython's `ast` can fail where two threads use it at once: that is no damage."""
+    episode, path = make_episode(), tmp_path / "episode.npz"
+    save_episode(path, episode)
+    read, faults = np.lib.format.read_magic, iter([SystemError("AST constructor recursion depth mismatch")])
+
+    def fails_once(file):
+        for fault in faults:
+            raise fault
+        return read(file)
+
+    monkeypatch.setattr(np.lib.format, "read_magic", fails_once)
+    assert_same(load_episode(path), episode)
+
+
 def test_images_can_stay_where_they_are(tmp_path):
     episode, path = make_episode(), tmp_path / "episode.npz"
     save_episode(path, episode)
