@@ -10,7 +10,6 @@ from math import exp, hypot
 from pathlib import Path
 from typing import Any, Literal
 
-import imageio_ffmpeg
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -31,7 +30,7 @@ from .runs.files import append_line, write_json
 from .runs.folder import RunError, RunFolder
 from .runs.machine import machine
 from .runs.reader import FEWEST, read_evaluations
-from .video import write_video
+from .video import read_video, write_video
 
 WORLD = "maze_rooms"
 METHODS = ("plan2explore", "random")
@@ -173,13 +172,6 @@ def side_by_side(command: DemoCommand) -> np.ndarray:
         videos = [mark(read_video(file), PLACES.get(task.name)) for file, task in zip(files, TASKS, strict=True)]
         rows.append(np.concatenate([video[: min(map(len, videos))] for video in videos], 2))
     return np.concatenate([row[: min(map(len, rows))] for row in rows], 1)
-
-
-def read_video(file: Path) -> np.ndarray:
-    """The frames of an mp4."""
-    reader = imageio_ffmpeg.read_frames(str(file))
-    width, height = next(reader)["size"]
-    return np.stack([np.frombuffer(frame, np.uint8).reshape(height, width, 3) for frame in reader])
 
 
 def mark(frames: np.ndarray, place: tuple[float, float] | None) -> np.ndarray:

@@ -1,7 +1,9 @@
 """Frames as a video file."""
 
 import warnings
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import imageio_ffmpeg
 import numpy as np
@@ -20,11 +22,22 @@ def write_video(path: Path, frames: np.ndarray, fps: float, pixels: int = 256) -
     writer = imageio_ffmpeg.write_frames(
         str(path), (width, height), fps=fps, codec="libx264", quality=8, macro_block_size=2, ffmpeg_log_level="error"
     )
-    with warnings.catch_warnings():
-        # JAX warns of every fork. This one is followed by ffmpeg at once.
-        warnings.filterwarnings("ignore", message=r"os\.fork", category=RuntimeWarning)
-        writer.send(None)
+    _start(writer)
     for frame in frames:
         writer.send(np.ascontiguousarray(frame[:height, :width]))
     writer.close()
     return path
+
+
+def read_video(path: Path) -> np.ndarray:
+    """The frames of an mp4, uint8 (time, height, width, 3)."""
+    reader = imageio_ffmpeg.read_frames(str(path))
+    width, height = _start(reader)["size"]
+    return np.stack([np.frombuffer(frame, np.uint8).reshape(height, width, 3) for frame in reader])
+
+
+def _start(ffmpeg: Generator[Any, Any, None]) -> Any:
+    """Starts ffmpeg without JAX's warning of every fork: this one is followed by another program at once."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"os\.fork", category=RuntimeWarning)
+        return next(ffmpeg)
