@@ -4,9 +4,10 @@ Defaults are the paper's. Presets are plain values of these types: `dataclasses.
 flag) changes any field of any preset. Where the paper and the authors' released code differ, the field says so.
 """
 
+import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from itertools import pairwise
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -434,6 +435,9 @@ class AdaptConfig:
     """Env steps of the snapshot to start from; none: the last one."""
     seed: Seed = 0
     """Of the new networks and environments."""
+    agent: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="SETTING=VALUE")] = ()
+    """A setting of the agent that differs from the exploration's: adapt_from=replay, or actor_critic.discount=0.99. May
+    be repeated."""
 
 
 def check_numbers(config: Any, where: str = "") -> None:
@@ -476,6 +480,26 @@ def read_config(kind: type[Config], values: Mapping[str, Any], where: str = "") 
     if unknown:
         raise ValueError(f"There is no setting {where}{unknown[0]}; known are {', '.join(hints)}")
     return kind(**{name: _read_value(hints[name], value, where + name) for name, value in values.items()})
+
+
+def with_settings(agent: AgentConfig, settings: Iterable[str]) -> AgentConfig:
+    """An agent in which single settings are others: actor_critic.discount=0.99."""
+    values = asdict(agent)
+    for text in settings:
+        name, equals, value = text.partition("=")
+        *parts, last = name.split(".")
+        place: Any = values
+        for part in parts:
+            place = place.get(part) if isinstance(place, dict) else None
+        if not (equals and isinstance(place, dict)) or isinstance(place.get(last), dict):
+            raise ValueError(f"A setting of the agent is one such as actor_critic.discount=0.99; got {text!r:.100}.")
+        try:
+            place[last] = json.loads(value)
+        except ValueError:
+            place[last] = value
+    changed = read_config(AgentConfig, values, "agent.")
+    check_numbers(changed, "agent.")
+    return changed
 
 
 def _read_value(kind: Any, value: Any, where: str) -> Any:

@@ -23,7 +23,7 @@ COMMON = [
     ("import_", Annotated[UseAppendAction[tuple[str, ...]], arg(name="import", metavar="MODULE", help=IMPORT)], ()),
 ]
 """Options of every command, which `take_option` takes out before the others are read."""
-REPEATED = ("import", "probe", "env-arg", "vary")
+REPEATED = ("import", "probe", "env-arg", "vary", "agent")
 """Options of several values whose flag is repeated; that of others is followed by all of them."""
 
 

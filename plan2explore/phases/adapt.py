@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,17 @@ from ..agent.inspect import posterior_states
 from ..agent.learner import Learner, LearnerState, check_finite
 from ..agent.optimizer import TrainState, init_train_state
 from ..atomic import write_file
-from ..config import AdaptConfig, AgentConfig, ExploreConfig, Schedule, Spaces, check_numbers, differences, read_config
+from ..config import (
+    AdaptConfig,
+    AgentConfig,
+    ExploreConfig,
+    Schedule,
+    Spaces,
+    check_numbers,
+    differences,
+    read_config,
+    with_settings,
+)
 from ..console import counted
 from ..device import prepare_device
 from ..envs import Task
@@ -62,6 +73,7 @@ def adapt(
     seed: int = 0,
     out: str | Path | None = None,
     config: AdaptConfig | None = None,
+    agent: Sequence[str] = (),
     **schedule: Any,
 ) -> Policy:
     """Solves a task with a run's model and episodes. The run itself is not changed, byte by byte.
@@ -75,15 +87,17 @@ def adapt(
         seed: Of the new networks and environments.
         out: Where to write, by default below the run's `adapt/`.
         config: All settings at once.
+        agent: Settings of the agent that differ from the exploration's: `["actor_critic.discount=0.99"]`.
         schedule: Fields of `Schedule`, such as `evaluate_episodes=20`.
     """
     run = run if isinstance(run, Run) else Run(run)
     task = as_task(task)
-    given: dict[str, Any] = {"shots": shots, "at": at, "seed": seed, "schedule": schedule}
+    given: dict[str, Any] = {"shots": shots, "at": at, "seed": seed, "agent": agent, "schedule": schedule}
     config = config or read_config(AdaptConfig, given | ({} if updates is None else {"updates": updates}))
     check_numbers(config)
     shared_out(config.shots, config.schedule)
     explored = stored_config(run.folder)
+    explored = replace(explored, agent=with_settings(explored.agent, config.agent))
     check_tasks(explored.world.world, [task])
     if explored.world.world.startswith(DATASET):
         if config.shots:
@@ -197,11 +211,12 @@ class Adaptation:
 
     def _refined(self, learner: Learner, model: TrainState, rewards: Labels, progress: Progress) -> TrainState:
         """The model after more training on replay. It is the same for every task, so the first adaptation keeps it."""
-        folder, steps = self.run.folder.adapt, sum(map(len, rewards.values()))
-        file = folder / f".model-at-{self.steps}-of-{steps}-seed-{self.config.seed}.safetensors"
+        folder, steps, agent = self.run.folder.adapt, sum(map(len, rewards.values())), learner.agent.config
+        settings = sha256(repr((agent.model, agent.batch, agent.length, agent.refine)).encode()).hexdigest()[:8]
+        file = folder / f".model-at-{self.steps}-of-{steps}-{settings}-seed-{self.config.seed}.safetensors"
         if file.exists():
             return init_train_state(jax.numpy.asarray(read_arrays(file, expected={"model": model.params})["model"]))
-        agent, spaces = learner.agent.config, replace(learner.agent.spaces, tasks=0)
+        spaces = replace(learner.agent.spaces, tasks=0)
         replay = make_replay(self.config.schedule, spaces, agent, steps, progress)
         self._fill(replay, spaces, rewards)
         progress.say(f"Refining the world model: {counted(agent.refine, 'update')} on replay ...")

@@ -301,6 +301,34 @@ def test_other_settings_are_refused_and_named(overlapped, adapted):
         nano_adapt(overlapped.run, out=overlapped.run.path)
 
 
+def test_settings_of_the_agent_may_differ_from_the_explorations(overlapped, tmp_path):
+    given = ["actor_critic.horizon=2", "actor_critic.actor_gradient=reinforce", "adapt_discount=0.5"]
+    policy = nano_adapt(overlapped.run, out=tmp_path / "short", agent=given, evaluate_episodes=0)
+    for each in (policy, p2e.load(policy.path)):
+        config = each.learner.agent.config.actor_critic
+        assert (config.horizon, config.actor_gradient, config.discount) == (2, "reinforce", 0.5)
+    with pytest.raises(RunError, match=r"agent: .*adapt_discount=0.5.*explored\.agent\.adapt_discount: 0\.5, not None"):
+        nano_adapt(overlapped.run, out=tmp_path / "short", evaluate_episodes=0)
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("actor_critic.horizon", "one such as actor_critic.discount=0.99; got 'actor_critic.horizon'"),
+        ("critic.horizon=3", "one such as"),
+        ("model={}", "one such as"),
+        ("horizon=3", "There is no setting agent.horizon"),
+        ("actor_critic.horizon=1.5", r"agent.actor_critic.horizon cannot be 1.5; expected int"),
+        ("adapt_discount=NaN", "agent.adapt_discount must be from 0 to 1; got nan"),
+        ("model.deter=16", "model has other sizes"),
+    ],
+)
+def test_settings_that_make_no_sense_leave_nothing_behind(overlapped, tmp_path, setting, sentence):
+    with pytest.raises((ValueError, RunError), match=sentence):
+        nano_adapt(overlapped.run, out=tmp_path / "out", agent=[setting])
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_reward_that_was_changed_is_not_taken_for_the_old_one(overlapped, tmp_path, caplog, capsys):
     """The name is the same, the source is another: nothing is resumed, few-shot not either. A comment changes nothing."""
     run = p2e.load(shutil.copytree(overlapped.run.path, tmp_path / "run"))
