@@ -48,7 +48,7 @@ def nodes():
     paths = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", paths)
-        patch.setenv("RAY_worker_niceness", "0")  # Ray's own 15 leaves them nothing beside busy processes
+        patch.setenv("RAY_worker_niceness", "0")  # Ray's own is 15: they would wait for all other work
         head = {"num_cpus": 0, "object_store_memory": 80 * 2**20, "_system_config": PATIENT}
         made = Cluster(initialize_head=True, head_node_args=head)
         try:
