@@ -487,10 +487,8 @@ def with_settings(agent: AgentConfig, settings: Iterable[str]) -> AgentConfig:
     values = asdict(agent)
     for text in settings:
         name, equals, value = text.partition("=")
-        *parts, last = name.split(".")
-        place: Any = values
-        for part in parts:
-            place = place.get(part) if isinstance(place, dict) else None
+        part, _, last = name.rpartition(".")
+        place = values.get(part) if part else values
         if not (equals and isinstance(place, dict)) or isinstance(place.get(last), dict):
             raise ValueError(f"A setting of the agent is one such as actor_critic.discount=0.99; got {text!r:.100}.")
         try:
